@@ -41,29 +41,29 @@ class Counting:
         self._counters = Counts()
         self.values = self.bad = 0
 
-    def begins(self, nodes: Any, alone: Any) -> None:
+    def on_begin(self, nodes: Any, alone: Any) -> None:
         """Nothing."""
 
-    def enters(self, name: str, value: Any, kind: str) -> None:
+    def on_input(self, name: str, value: Any, kind: str) -> None:
         """Weights are counted once, where they are told of."""
 
-    def wrote(self, values: Any) -> None:
+    def on_values(self, values: Any) -> None:
         """All of them are counted."""
         self._counters.ahead(values)
 
-    def executed(self, _: Any, __: Any, outputs: Any) -> None:
+    def on_node(self, _: Any, __: Any, outputs: Any) -> None:
         for value in outputs:
             if value is not None:
                 self.values += 1
                 self.bad += self._counters(value).bad
 
-    def enters_body(self, names: Any, values: Any, carried: Any) -> None:
+    def on_body_enter(self, names: Any, values: Any, carried: Any) -> None:
         """Nothing."""
 
-    def leaves_body(self, names: Any, values: Any) -> None:
+    def on_body_leave(self, names: Any, values: Any) -> None:
         """Nothing."""
 
-    def leaves(self, name: str, value: Any) -> None:
+    def on_output(self, name: str, value: Any) -> None:
         """Nothing."""
 
 
@@ -91,15 +91,15 @@ def bare(path: str, feed: Any, _: int | None) -> Iterator[tuple[Run, dict[str, A
 
 @contextmanager
 def traced(path: str, feed: Any, memory: int | None) -> Iterator[tuple[Run, dict[str, Any]]]:
-    from whynan.capture.onnx.engine import EngineSettings, opened
+    from whynan.capture.onnx.engine import EngineSettings, open_engine
 
     said: dict[str, Any] = {}
     first = [True]
-    with opened(EngineSettings(path, memory=memory)) as engine:
+    with open_engine(EngineSettings(path, memory=memory)) as engine:
 
         def run() -> int:
             counting = Counting()
-            outcome = engine.run({engine.executed.graph.input[0].name: feed}, counting, compare=first[0])
+            outcome = engine.run({engine.executed_model.graph.input[0].name: feed}, counting, compare=first[0])
             if first[0]:
                 said.update(bit_equal=outcome.bit_equal, segments=outcome.segments, nodes=outcome.nodes)
                 said.update(bad=counting.bad)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from whynan.report.catalogue import summary
 from whynan.rules.base import Rule
-from whynan.rules.catalogue import distribution, families, parsed, rules, title
-from whynan.rules.intents import mended_by
+from whynan.rules.catalogue import distribution, families, parsed_page, rules, title
+from whynan.rules.intents import fix_titles
 
 FOLDER = Path(__file__).parents[1] / "docs" / "rules"
 INDEX = "README.md"
@@ -25,7 +25,7 @@ def pages() -> dict[str, str]:
 
 def page(rule: Rule) -> str:
     """The page of a rule."""
-    held = parsed(rule.code)
+    held = parsed_page(rule.code)
     starts = ", ".join(f"[{start} {title(start)}]({INDEX}#{_anchor(start)})" for start in families(rule))
     bites = f" PyTorch: {_text(rule.torch)}." if rule.torch is not None else ""
     parts = [
@@ -44,7 +44,7 @@ def page(rule: Rule) -> str:
 
 def _fixes(rule: Rule) -> list[str]:
     """What is tried where the rule has explained a birth, best first."""
-    found = mended_by(rule)
+    found = fix_titles(rule)
     lines = "\n".join(f"- {_text(line)}" for line in found)
     return [f"Tried in this order, and shown with a verdict only:\n\n{lines}"] if found else []
 

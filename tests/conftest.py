@@ -175,12 +175,12 @@ def without_proofs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """
     if request.node.get_closest_marker("proof"):
         return
-    from whynan.run.watch.replays import Replaying
+    from whynan.run.watch.replays import ReplayRerunner
 
-    def as_it_is(_again: Replaying, report: Report, **_: object) -> Report:
+    def as_it_is(_again: ReplayRerunner, report: Report, **_: object) -> Report:
         return report
 
-    monkeypatch.setattr(Replaying, "proved", as_it_is)
+    monkeypatch.setattr(ReplayRerunner, "prove_report", as_it_is)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

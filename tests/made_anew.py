@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from whynan.report.json import read, to_json
+from whynan.report.json import parse_report, to_json
 from whynan.report.proposals import offers
-from whynan.run.fix.apply import remade
-from whynan.run.fix.file import opened
+from whynan.run.fix.apply import regenerate_text
+from whynan.run.fix.file import open_editable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def check(report: Report, folder: Path | None = None) -> int:
     """Make every change of the source that a report of a run in a folder offers; gives how many there were."""
     made = 0
-    for offer in offers(read(to_json(report).encode())):
+    for offer in offers(parse_report(to_json(report).encode())):
         site = offer.finding.site
         if offer.fix.kind != "source" or offer.fix.patch is None or site is None:
             continue
         if "\\udc" in site.file:
             # a name that is no UTF-8 stands escaped in a document, and is no path any more
             continue
-        text = opened(os.path.realpath(os.path.join(folder or os.getcwd(), site.file)), folder=os.sep).text
-        edited = remade(site.file, text, offer.finding, offer.fix)
+        text = open_editable(os.path.realpath(os.path.join(folder or os.getcwd(), site.file)), folder=os.sep).text
+        edited = regenerate_text(site.file, text, offer.finding, offer.fix)
         assert isinstance(edited, str), (offer.fix.title, edited)
         assert edited != text
         made += 1

@@ -53,17 +53,17 @@ class _Run:
     def main(self, feeds: Values) -> Values:
         graph = self.model.graph
         nodes = self.nodes(graph, ())
-        self.observer.begins(nodes, self.alone)
+        self.observer.on_begin(nodes, self.alone)
         held: Values = {i.name: numpy_helper.to_array(i) for i in graph.initializer}
         for name, value in held.items():
             if name not in feeds:
-                self.observer.enters(name, value, "initializer")
+                self.observer.on_input(name, value, "initializer")
         held |= feeds
         for name, value in feeds.items():
-            self.observer.enters(name, value, "input")
+            self.observer.on_input(name, value, "input")
         self.graph(graph, nodes, held, ())
         for output in graph.output:
-            self.observer.leaves(output.name, held[output.name])
+            self.observer.on_output(output.name, held[output.name])
         return {output.name: held[output.name] for output in graph.output}
 
     def nodes(self, graph: onnx.GraphProto, body: tuple[tuple[str, str, int], ...]) -> list[Node]:
@@ -97,7 +97,7 @@ class _Run:
                 self.loop(node, inputs, held)
             elif node.op == "Scan":
                 self.scan(node, inputs, held)
-            self.observer.executed(node, inputs, found)
+            self.observer.on_node(node, inputs, found)
 
     def outputs(self, graph: onnx.GraphProto, held: Values, body: Any) -> Values:
         """Every value of a graph; `held`: its inputs and initialisers, and all that it may read from around it."""
@@ -154,12 +154,12 @@ class _Run:
         body = next(a.g for a in node.proto.attribute if a.name == attribute)
         inner = {**held, **{i.name: numpy_helper.to_array(i) for i in body.initializer}}
         inner |= {name: value for name, (value, _) in zip(formal, fed, strict=True)}
-        self.observer.enters_body(formal, [v for v, _ in fed], [n for _, n in fed])
+        self.observer.on_body_enter(formal, [v for v, _ in fed], [n for _, n in fed])
         path = (*node.body, (node.name, attribute, number))
         self.graph(body, self.nodes(body, path), inner, path)
         names = [o.name for o in body.output]
         found = [inner[name] for name in names]
-        self.observer.leaves_body(names, found)
+        self.observer.on_body_leave(names, found)
         return found
 
     def alone(self, node: Node, inputs: Sequence[Any]) -> list[Any]:

@@ -12,12 +12,12 @@ from whynan.errors import UsageError
 from whynan.faults import report_internal_error
 from whynan.records import Note
 from whynan.report.notes import sentence
-from whynan.run.explained_call import Call, Recalling
-from whynan.run.guarded_capture import Watched
+from whynan.run.explained_call import Call, TargetRerunner
+from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.options import check_sync
-from whynan.run.output.capsules import check_place, keeper_for, packed, without_private
-from whynan.run.proof.proving import Once, proved, with_surroundings
-from whynan.run.region import Region, allowed, exception_text
+from whynan.run.output.capsules import check_place, keeper_for, pack_finding, without_private
+from whynan.run.proof.proving import NoRerun, prove_fixes, with_surroundings
+from whynan.run.region import Region, allow_block, exception_text
 from whynan.run.watch.metrics import sinks_of
 from whynan.run.watch.training import Watch
 from whynan.traces.format import FAILED
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
-    from whynan.capture.torch.kept_operations import Keeper
+    from whynan.capture.torch.kept_operations import OperationKeeper
     from whynan.records import Report, Site
     from whynan.run.suppressions import Allowance
     from whynan.run.watch.metrics import MetricSink
@@ -59,10 +59,10 @@ class Trace(Region):
         copy_all: bool = False,
         quiet: bool = False,
         recording: TraceWriter | None = None,
-        keeper: Keeper | None = None,
+        keeper: OperationKeeper | None = None,
     ) -> None:
         options = Options.load(memory=memory, ranges=ranges)
-        watched = Watched(copy_all=copy_all, recording=recording, keeper=keeper)
+        watched = CaptureOptions(copy_all=copy_all, recording=recording, keeper=keeper)
         super().__init__(options, command=command, watched=watched, quiet=quiet, yields=yields)
         self.redacts = options.redact
 
@@ -74,7 +74,7 @@ def trace(*, memory: int | str | None = None, ranges: bool = False) -> Trace:
 
 def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
     """Findings of a rule, a family (``"WN5"``) or a rule's name are meant, in this block, for this reason."""
-    return allowed(pattern, reason)
+    return allow_block(pattern, reason)
 
 
 def watch(
@@ -156,12 +156,18 @@ def explain(
     keeper = keeper_for(options)
     visits: dict[Site, Visits] = {}
     command = f"explain({_name(target)})"
-    report = _explained(Call(target, inputs, kwargs), command, options, keeper, visits, rerun=rerun)
-    return without_private(packed(report, keeper, options, visits), options, keeper)
+    report = _explain_call(Call(target, inputs, kwargs), command, options, keeper, visits, rerun=rerun)
+    return without_private(pack_finding(report, keeper, options, visits), options, keeper)
 
 
-def _explained(
-    call: Call, command: str, options: Options, keeper: Keeper | None, visits: dict[Site, Visits], *, rerun: bool
+def _explain_call(
+    call: Call,
+    command: str,
+    options: Options,
+    keeper: OperationKeeper | None,
+    visits: dict[Site, Visits],
+    *,
+    rerun: bool,
 ) -> Report:
     region = Trace(memory=options.memory, ranges=options.ranges, command=command, keeper=keeper)
     # what is private is in it until the capsule is packed
@@ -171,21 +177,21 @@ def _explained(
         call.run(region.watching)
     first = with_surroundings(region.report, region.trace)
     if not rerun:
-        return proved(first, Once(CALLED_ONCE))
+        return prove_fixes(first, NoRerun(CALLED_ONCE))
     if (once := _only_once()) is not None:
-        return proved(without_rerun(first, once), Once(sentence(once)))
+        return prove_fixes(without_rerun(first, once), NoRerun(sentence(once)))
     second = Trace(memory=RERUN_MEMORY, command=region.report.run.command, copy_all=True, quiet=True)
     second.redacts = region.redacts
     if (taken := call.advanced(second.watching)) is not None:
-        why = Note.of("takes_from", taken=taken)
-        return proved(without_rerun(first, why), Once(sentence(why)))
+        why = Note.create("takes_from", taken=taken)
+        return prove_fixes(without_rerun(first, why), NoRerun(sentence(why)))
     if not call.rewind(second.watching):
         return without_rerun(region.report, FAILED)
     try:
         with second:
             call.run(second.watching)
     except Exception as error:
-        return without_rerun(region.report, Note.of("second_run_raised", exception=exception_text(error)))
+        return without_rerun(region.report, Note.create("second_run_raised", exception=exception_text(error)))
     finally:
         call.restore(second.watching)
     identical = call.identical(second.watching)
@@ -193,15 +199,15 @@ def _explained(
     failed = second.watching.failed or second.trace.failed
     report = with_rerun(first, second.report, identical=identical, failed=failed)
     if report.run.replay.faithful is False:
-        return proved(report, Once(f"no faithful second call: {report.run.replay.why}"))
-    again = Recalling(call, lambda: Trace(memory=options.memory, command=report.run.command, quiet=True))
-    return proved(report, again, keep=None if keeper is None else visits.__setitem__)
+        return prove_fixes(report, NoRerun(f"no faithful second call: {report.run.replay.why}"))
+    again = TargetRerunner(call, lambda: Trace(memory=options.memory, command=report.run.command, quiet=True))
+    return prove_fixes(report, again, keep=None if keeper is None else visits.__setitem__)
 
 
 def _only_once() -> Note | None:
     """Why a target is not called again by this process alone; None if it may be. An error of ours is a reason."""
     try:
-        return Note.of("together") if is_one_of_several() else None
+        return Note.create("together") if is_one_of_several() else None
     except Exception:
         report_internal_error()
         return FAILED

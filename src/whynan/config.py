@@ -103,12 +103,12 @@ class Options:
         return options._with(given, "argument", {name: name for name in _READERS})
 
     @classmethod
-    def restored(cls, stored: Mapping[str, Any]) -> Self:
+    def from_document(cls, stored: Mapping[str, Any]) -> Self:
         """The options that ``stored()`` gave in another process."""
         values: dict[str, Any] = {**stored, "allow": tuple(stored["allow"])}
         return cls(**values)
 
-    def stored(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """The options as a document for another process."""
         return asdict(self)
 

@@ -73,7 +73,7 @@ def warn(what: str) -> None:
 _ANYBODYS = sys.stdlib_module_names | {"builtins", "numpy", "torch", "whynan"}
 
 
-def theirs() -> bool:
+def is_program_error() -> bool:
     """Whether the exception that is being handled is the program's, and no failure of what ran as it came.
 
     Python calls the handlers of signals wherever the main thread is: a time limit of the program's raises from among

@@ -102,7 +102,7 @@ def _fails(file: str, function: str | None, *, call: int = 1, sample: bool = Fal
     return Failure(Change(file, function, call=call), where or "-m shapes.fit", sample)
 
 
-_MEMORY = Change("capture/torch/tracer.py", "Tracer.after", 'raise MemoryError("planted")', 51)
+_MEMORY = Change("capture/torch/tracer.py", "Tracer.record_event", 'raise MemoryError("planted")', 51)
 
 FAILURES = [
     # before the program begins
@@ -121,7 +121,7 @@ FAILURES = [
     _fails("capture/torch/interposition/patches.py", "Patches.install"),
     _fails("capture/torch/interposition/patches.py", "Patches._before"),
     # while the program runs
-    _fails("capture/torch/tracer.py", "Tracer.after", call=50, sample=True),
+    _fails("capture/torch/tracer.py", "Tracer.record_event", call=50, sample=True),
     Failure(_MEMORY),
     _fails("capture/torch/interposition/patches.py", "_module_starts", call=3),
     _fails("capture/torch/interposition/patches.py", "_module_returned", call=2),
@@ -129,15 +129,15 @@ FAILURES = [
     _fails("capture/torch/interposition/patches.py", "_engine_ends", call=2),
     _fails("capture/torch/interposition/patches.py", "_step_starts", call=2),
     _fails("capture/torch/interposition/patches.py", "_step_ends", call=3),
-    _fails("capture/torch/interposition/wrappers.py", "quietly", call=7),
-    _fails("capture/torch/tracer.py", "Tracer.after", call=9, where="own_functions.py"),
+    _fails("capture/torch/interposition/wrappers.py", "call_untraced", call=7),
+    _fails("capture/torch/tracer.py", "Tracer.record_event", call=9, where="own_functions.py"),
     _fails("capture/torch/interposition/threads.py", "_enter", where="threaded.py"),
     _fails("capture/torch/interposition/threads.py", "_leave", where="threaded.py"),
-    _fails("capture/torch/tracer.py", "Tracer.after", call=90, where="threaded.py"),
+    _fails("capture/torch/tracer.py", "Tracer.record_event", call=90, where="threaded.py"),
     _fails("capture/torch/interposition/data_loading.py", "_gives", call=2, where="loaded.py"),
-    Failure(Change("run/controller.py", "Controller.forked"), "forked.py torch", times=5),
+    Failure(Change("run/controller.py", "Controller.after_fork"), "forked.py torch", times=5),
     # at the first bad number
-    _fails("capture/torch/interposition/wrappers.py", "Ending.fatal_since", where="log_of_zero.py"),
+    _fails("capture/torch/interposition/wrappers.py", "StopCondition.has_new_fatal_sink", where="log_of_zero.py"),
     _fails("run/controller.py", "Controller._errors", where="log_of_zero.py"),
     _fails("run/region.py", "Region.preview", where="log_of_zero.py", sample=True),
     # as it ends
@@ -146,7 +146,7 @@ FAILURES = [
     _fails("run/controller.py", "Controller._final"),
     _fails("run/controller.py", "Controller._exit_status"),
     _fails("run/region.py", "Region.end"),
-    _fails("run/guarded_capture.py", "Watching.stop"),
+    _fails("run/guarded_capture.py", "GuardedCapture.stop"),
     _fails("capture/torch/capture.py", "Capture._leave"),
     _fails("capture/torch/capture.py", "Capture._finish"),
     _fails("capture/torch/interposition/patches.py", "Patches.remove"),
@@ -205,12 +205,12 @@ HARMS = {
         "stdout",
     ),
     "a value that differs in one bit": (
-        Change("capture/torch/tracer.py", "Tracer.after", _OFF_BY_ONE, 0),
+        Change("capture/torch/tracer.py", "Tracer.record_event", _OFF_BY_ONE, 0),
         "-m shapes.fit",
         "stdout",
     ),
     "frames that show": (
-        Change("capture/torch/interposition/wrappers.py", "unseen", "return", 0),
+        Change("capture/torch/interposition/wrappers.py", "strip_own_frames", "return", 0),
         "own_functions.py",
         "stderr",
     ),

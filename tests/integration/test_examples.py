@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from tests.integration.examples import NAMES, ROOT, Run, plain, shown, watched
 from tests.made_anew import check
-from whynan.report.json import read
+from whynan.report.json import parse_report
 
 pytestmark = pytest.mark.process
 
@@ -41,7 +41,7 @@ def explained(name: str, snapshot: SnapshotAssertion) -> tuple[Run, dict[str, An
     run = watched(name)
     assert without_versions(run.err) == snapshot
     assert without_count(run.err) == without_count(shown(name)["report"]), ANEW
-    check(read(json.dumps(run.document).encode()), ROOT)
+    check(parse_report(json.dumps(run.document).encode()), ROOT)
     finding = [*run.document["findings"], *run.document["damaging"]][0]
     line = (ROOT / finding["site"]["file"]).read_text(encoding="utf-8").splitlines()[finding["site"]["line"] - 1]
     assert finding["site"]["file"] == f"examples/{name}/train.py"

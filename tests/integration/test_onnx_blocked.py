@@ -12,7 +12,7 @@ from onnx import helper
 from syrupy.assertion import SnapshotAssertion
 
 from tests.integration.onnx_command import model, run
-from whynan.capture.onnx.engine import EngineSettings, opened
+from whynan.capture.onnx.engine import EngineSettings, open_engine
 from whynan.capture.onnx.execution import NCHWC
 from whynan.run.onnx import engine_process
 from whynan.run.onnx.engine_process import Runner
@@ -41,8 +41,8 @@ def convolved(folder: Path, weight: float) -> str:
     held.graph.input[0].CopyFrom(helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, [1, 3, 12, 12]))
     onnx.save(held, folder / name)
     np.save(folder / "x.npy", np.full((1, 3, 12, 12), 1e20, np.float32))
-    with opened(EngineSettings(str(folder / name))) as engine:
-        if not any(node.domain == NCHWC for node in engine.executed.graph.node):
+    with open_engine(EngineSettings(str(folder / name))) as engine:
+        if not any(node.domain == NCHWC for node in engine.executed_model.graph.node):
             pytest.skip("this processor has no layout in blocks")
     return name
 

@@ -261,7 +261,7 @@ FAULTS = """
 import pytest
 
 PLACES = (
-    "whynan.capture.torch.provenance.births.BadEvents.look",
+    "whynan.capture.torch.provenance.births.BadEvents.explain_event",
     "whynan.integrations.pytest.TracedTest.end",
     "whynan.integrations.pytest.TracedTest.begin",
     "whynan.report.terminal.render",

@@ -15,7 +15,7 @@ import pytest
 
 from tests.made_anew import check
 from tests.quality.conftest import Tally, pytest_terminal_summary
-from whynan.report.json import read
+from whynan.report.json import parse_report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,7 +104,7 @@ def _watched(script: Path, folder: Path) -> Found:
     told = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None
     if told is not None:
         # what --apply would make of them
-        check(read(json.dumps(told).encode()), script.parent)
+        check(parse_report(json.dumps(told).encode()), script.parent)
     return Found(done.returncode, done.stderr, told)
 
 

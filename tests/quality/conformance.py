@@ -21,10 +21,18 @@ import onnxruntime as ort
 from onnx import TensorProto, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from whynan.capture.onnx.arrays import copied, give, kind_of, launch, read, same_bits, type_of
+from whynan.capture.onnx.arrays import (
+    copy_value,
+    kind_of,
+    make_ort_value,
+    read_ort_value,
+    run_session,
+    same_bits,
+    type_of,
+)
 from whynan.capture.onnx.counts import Counts
 from whynan.capture.onnx.engine import EngineSettings, Outcome, run
-from whynan.capture.onnx.execution import BATCH, Alone, Counters, Node, Observer, RunError, Value
+from whynan.capture.onnx.execution import BATCH, Counters, Node, Observer, RunError, SingleNodeRunner, Value
 from whynan.capture.onnx.statistics import counters
 from whynan.report.notes import sentence
 
@@ -73,18 +81,18 @@ class Counted:
         self.random = False
         self.nodes = 0
         self.differently: list[str] = []
-        self._alone: Alone | None = None
+        self._alone: SingleNodeRunner | None = None
 
-    def begins(self, nodes: Sequence[Node], alone: Alone) -> None:
+    def on_begin(self, nodes: Sequence[Node], alone: SingleNodeRunner) -> None:
         self._alone = alone
 
-    def enters(self, name: str, value: Value, kind: str) -> None:
+    def on_input(self, name: str, value: Value, kind: str) -> None:
         counters(value)
 
-    def wrote(self, values: Sequence[Value]) -> None:
+    def on_values(self, values: Sequence[Value]) -> None:
         self._counts.ahead(values)
 
-    def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+    def on_node(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         self.nodes += 1
         self.random |= _is_random(node)
         if not node.body:
@@ -102,13 +110,13 @@ class Counted:
         if not all(same_bits(one, two) for one, two in zip(again, outputs, strict=True)):
             self.differently.append(f"{node.op} gives other bits alone")
 
-    def enters_body(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
+    def on_body_enter(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
         assert len(names) == len(values) == len(carried)
 
-    def leaves_body(self, names: Sequence[str], values: Sequence[Value]) -> None:
+    def on_body_leave(self, names: Sequence[str], values: Sequence[Value]) -> None:
         assert len(names) == len(values)
 
-    def leaves(self, name: str, value: Value) -> None:
+    def on_output(self, name: str, value: Value) -> None:
         counters(value)
 
 
@@ -287,9 +295,13 @@ def _fetched(session: Any, feeds: Mapping[str, Value]) -> dict[str, Value]:
             if "No corresponding Numpy type" not in str(error):
                 raise
     given = {
-        name: give(value, type_of(kinds[name]) if name in kinds else kind_of(value)) for name, value in feeds.items()
+        name: make_ort_value(value, type_of(kinds[name]) if name in kinds else kind_of(value))
+        for name, value in feeds.items()
     }
-    return {name: copied(read(value)) for name, value in zip(names, launch(session, names, given), strict=True)}
+    return {
+        name: copy_value(read_ort_value(value))
+        for name, value in zip(names, run_session(session, names, given), strict=True)
+    }
 
 
 def _is_numpys(array: Any) -> bool:

@@ -22,7 +22,7 @@ from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.python import candidates
 from whynan.records import Finding, FixVerdict
 from whynan.rules.catalogue import rules
-from whynan.verify.formula import compiled
+from whynan.verify.formula import compile_formula
 from whynan.verify.verdict import judge
 
 MOST_EDITS: Final = 3
@@ -127,9 +127,9 @@ def _verified(module: ModuleType, finding: Finding, folder: Path, found: Mended)
 
 def verdict_of(candidate: Candidate, seen: list[dict[str, Any]], wrong: Wrong | None = None) -> FixVerdict:
     """The verdict of a candidate, or of what is wrong in its place."""
-    repaired = compiled(candidate.repaired)
+    repaired = compile_formula(candidate.repaired)
     return judge(
-        compiled(candidate.original), repaired if wrong is None else wrong(repaired), seen, kind=candidate.kind
+        compile_formula(candidate.original), repaired if wrong is None else wrong(repaired), seen, kind=candidate.kind
     )
 
 

@@ -13,10 +13,10 @@ import onnx
 from onnx import helper, numpy_helper
 
 from tests.onnx_engine import bare, run
-from whynan.analysis import findings_of
+from whynan.analysis import judge_births
 from whynan.capture.onnx import engine
 from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import Births, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
 from whynan.capture.onnx.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -60,14 +60,14 @@ class Shapes:
     def __init__(self) -> None:
         self.found: dict[tuple[Path, str], Candidate] = {}
 
-    def begins(self, *_: Any) -> None: ...
-    def enters(self, *_: Any) -> None: ...
-    def wrote(self, *_: Any) -> None: ...
-    def enters_body(self, *_: Any) -> None: ...
-    def leaves_body(self, *_: Any) -> None: ...
-    def leaves(self, *_: Any) -> None: ...
+    def on_begin(self, *_: Any) -> None: ...
+    def on_input(self, *_: Any) -> None: ...
+    def on_values(self, *_: Any) -> None: ...
+    def on_body_enter(self, *_: Any) -> None: ...
+    def on_body_leave(self, *_: Any) -> None: ...
+    def on_output(self, *_: Any) -> None: ...
 
-    def executed(self, node: Any, _inputs: Any, outputs: Any) -> None:
+    def on_node(self, node: Any, _inputs: Any, outputs: Any) -> None:
         path = tuple((holder, attribute) for holder, attribute, _ in node.body)
         for name, value in zip(node.outputs, outputs, strict=True):
             if name and isinstance(value, np.ndarray) and value.dtype == np.float32 and value.size:
@@ -164,19 +164,19 @@ class Outcome:
 
 def traced(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Findings:
     """What is found in a run of a model by the engine of these tests."""
-    births = Births(Recorder(), NoSites(), ranges=False, count=counters_of)
+    births = BirthObserver(Recorder(), NoSites(), ranges=False, count=counters_of)
     run(model, feeds, births)
-    return findings_of(births.end())
+    return judge_births(births.end())
 
 
 def as_executed(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> Findings:
     """What is found in the graph that ONNX Runtime executes, as it is explained: not in blocks of channels."""
-    births = Births(Recorder(), NoSites(), ranges=True)
+    births = BirthObserver(Recorder(), NoSites(), ranges=True)
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "model.onnx")
         onnx.save(model, path)
         engine.run(engine.EngineSettings(path=path, disabled_optimizers=("NchwcTransformer",)), feeds, births)
-    return findings_of(births.end())
+    return judge_births(births.end())
 
 
 def judge(

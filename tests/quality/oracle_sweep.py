@@ -19,7 +19,7 @@ from whynan.verify.memory import UnrecordableError
 from whynan.verify.oracle import Unsupported, exact
 from whynan.verify.oracle.calls import Program, Ref, Step
 from whynan.verify.oracle.onnx import ONNX
-from whynan.verify.recording import recorded
+from whynan.verify.recording import record_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -111,7 +111,7 @@ def _sample(one: Any, sample: Any, found: Swept) -> None:
         if any(value.is_complex() for value in outputs):
             return
         cotangents, gradients = _gradients(outputs, {name: tensors[name] for name in sorted(wanted)})
-        program = recorded(function, tensors, needs_grad=wanted)
+        program = record_program(function, tensors, needs_grad=wanted)
     except UnrecordableError as error:
         found.unknown[str(error)] = None
         return

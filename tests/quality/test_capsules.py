@@ -17,7 +17,7 @@ from tests.quality.variants import further_hazards as _further  # noqa: F401
 from tests.quality.variants.hazards import HAZARDS, NoSuchNumberError
 from tests.quality.variants.programs import Variant, alone, breaks, variants_of, written
 from whynan.capsule import open_capsule
-from whynan.run.capsule.replay import SAME_BITS, replayed
+from whynan.run.capsule.replay import SAME_BITS, replay_capsule
 from whynan.run.output.capsules import ENTERED
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def lost(variant: Variant, folder: Path, name: str) -> str | None:
     held = open_capsule(place)
     if held.document.operation is None:
         return None if held.document.why == ENTERED else f"no operation: {held.document.why}"
-    again = replayed(str(place))
+    again = replay_capsule(str(place))
     if SAME_BITS not in again.coverage.typed_notes or not again.findings:
         return f"not reproduced: {again.coverage.notes}"
     if again.findings[0].rule != held.finding.rule:

@@ -16,7 +16,7 @@ import whynan
 from whynan.api import Trace
 from whynan.records import Coverage, Note, Report
 from whynan.report import notes
-from whynan.report.json import read, to_json
+from whynan.report.json import parse_report, to_json
 from whynan.report.notes import SENTENCES, sentence
 from whynan.report.redaction import redacted
 from whynan.report.terminal import render
@@ -226,7 +226,7 @@ def test_answers_are_the_same_in_another_language(
     assert answers(english) == answers(other)
     assert all(note.startswith("Satz ") for note in other.coverage.notes)
     assert all(link.summary.startswith("Satz ") for finding in other.findings for link in finding.chain)
-    assert repr(read(to_json(other))) == repr(other)
+    assert repr(parse_report(to_json(other))) == repr(other)
     render(other, show_all=True)
 
 
@@ -281,7 +281,7 @@ def test_a_branch_that_reads_a_note_is_caught(tmp_path: Path, monkeypatch: pytes
         {
             "verdict": "clean",
             "run": {"command": "train.py", "exit_status": {"script": 0, "whynan": 0}},
-            "coverage": {"typed_notes": (Note.of("watched", steps=3),)},
+            "coverage": {"typed_notes": (Note.create("watched", steps=3),)},
         }
     )
     assert "no step went bad" in render(report)

@@ -78,7 +78,7 @@ class _Between:
         self._observer = observer
         self._done = False
 
-    def executed(self, node: Any, inputs: Any, outputs: Any) -> None:
+    def on_node(self, node: Any, inputs: Any, outputs: Any) -> None:
         changed = list(outputs)
         for i, value in enumerate(changed):
             if not self._done and isinstance(value, np.ndarray) and value.dtype == np.float32 and value.size:

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 from tests.defects import DEFECTS, Defect
 from tests.findings import report_of
 from whynan.fixes.onnx import GraphCandidate, candidates
-from whynan.fixes.onnx.edit import refused
+from whynan.fixes.onnx.edit import checker_error
 from whynan.verify.onnx_program import judge_graph
 from whynan.verify.onnx_program.run import Engines
 
@@ -49,9 +49,9 @@ def test_a_verified_fix_runs_finite_and_a_second_does_nothing(name: str, tally: 
     tally.count("defects of ONNX models: a verified fix", int(bool(verified)), 1)
     assert verified, [(one.title, verdict) for one, verdict in verdicts]
     for one in verified:
-        assert refused(one.model) is None
+        assert checker_error(one.model) is None
         for optimised in (False, True):
-            opened = Engines(defect.engine).opened(one.model, optimised=optimised)  # type: ignore[arg-type]
+            opened = Engines(defect.engine).open_model(one.model, optimised=optimised)  # type: ignore[arg-type]
             for feeds in (defect.failing, defect.healthy):
                 assert all(np.isfinite(value).all() for value in opened.run(feeds).values())
         again = candidates(one.model, finding, defect.intents)

@@ -23,7 +23,7 @@ from rich.cells import cell_len
 from tests.unit.report.programs import REPORTS
 from whynan.errors import UsageError
 from whynan.records import Report
-from whynan.report.json import read, to_json
+from whynan.report.json import parse_report, to_json
 from whynan.report.redaction import redacted
 from whynan.report.terminal import render
 
@@ -173,14 +173,14 @@ def shown(report: Report) -> str:
     assert all(len(page) < 60_000 for page in pages)
     assert all(page.replace("\n", "").isprintable() for page in pages[::2])
     assert all(cell_len(line) <= 120 for page in pages[::2] for line in page.split("\n"))
-    assert to_json(read(to_json(report))) == to_json(report)
+    assert to_json(parse_report(to_json(report))) == to_json(report)
     return "\n".join(pages)
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_no_report_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(UsageError) as refused:
-        read(REFUSED[name])
+        parse_report(REFUSED[name])
     line = str(refused.value)
     assert line.isprintable()
     assert len(line) < 600
@@ -189,7 +189,7 @@ def test_what_is_no_report_is_refused_in_one_line(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_what_could_be_a_report_is_shown_without_harm(name: str) -> None:
-    assert "whynan" in shown(read(SHOWN[name]))
+    assert "whynan" in shown(parse_report(SHOWN[name]))
 
 
 def test_the_kinds_are_many() -> None:
@@ -214,14 +214,14 @@ def secret(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("code", [None, "", "the-password-is-", SECRET])
 def test_a_file_that_a_report_names_is_not_read(secret: Path, code: str | None) -> None:
-    text = shown(read(pointing_at(str(secret), code)))
+    text = shown(parse_report(pointing_at(str(secret), code)))
     assert text.count(SECRET) == text.count(code or SECRET) * (code == SECRET)
 
 
 @pytest.mark.parametrize("columns", [(1, 2), (1, 17), (1, 999), (None, None), (3, None)])
 def test_nor_is_a_part_of_it(secret: Path, columns: tuple[int | None, int | None]) -> None:
     site = pointing_at(str(secret), "t", column=columns[0], end_column=columns[1], end_line=9)
-    assert SECRET not in shown(read(site))
+    assert SECRET not in shown(parse_report(site))
 
 
 def test_nor_by_a_way_around(secret: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -230,20 +230,20 @@ def test_nor_by_a_way_around(secret: Path, monkeypatch: pytest.MonkeyPatch, tmp_
     (inside / "link").symlink_to(secret)
     monkeypatch.chdir(inside)
     for way in ("../../secret", "../" * 40 + str(secret).lstrip("/"), "link", f"file://{secret}", f"~/../{secret}"):
-        assert SECRET not in shown(read(pointing_at(way)))
+        assert SECRET not in shown(parse_report(pointing_at(way)))
 
 
 def test_nor_with_the_hash_of_another_content(secret: Path) -> None:
     document = json.loads(pointing_at(str(secret)))
     for digest in ("0" * 64, hashlib.sha256(b"guess").hexdigest(), "", "*"):
         document["run"]["sources"] = [{"file": str(secret), "sha256": digest}]
-        assert SECRET not in shown(read(json.dumps(document)))
+        assert SECRET not in shown(parse_report(json.dumps(document)))
 
 
 def test_whoever_knows_its_content_is_shown_it(secret: Path) -> None:
     document = json.loads(pointing_at(str(secret)))
     document["run"]["sources"] = [{"file": str(secret), "sha256": hashlib.sha256(secret.read_bytes()).hexdigest()}]
-    assert SECRET in shown(read(json.dumps(document)))
+    assert SECRET in shown(parse_report(json.dumps(document)))
 
 
 @pytest.mark.parametrize("hashed", [False, True])
@@ -266,7 +266,7 @@ def test_what_is_no_common_file_is_not_opened(
     document = json.loads(pointing_at(file))
     if hashed:
         document["run"]["sources"] = [{"file": file, "sha256": hashlib.sha256(b"").hexdigest()}]
-    assert SECRET not in shown(read(json.dumps(document)))
+    assert SECRET not in shown(parse_report(json.dumps(document)))
 
 
 def test_a_file_of_any_size_is_not_read_whole(tmp_path: Path) -> None:
@@ -275,4 +275,4 @@ def test_a_file_of_any_size_is_not_read_whole(tmp_path: Path) -> None:
         file.truncate(1 << 40)
     document = json.loads(pointing_at(str(vast)))
     document["run"]["sources"] = [{"file": str(vast), "sha256": "0" * 64}]
-    shown(read(json.dumps(document)))
+    shown(parse_report(json.dumps(document)))

@@ -26,7 +26,7 @@ from whynan.config import Options
 from whynan.errors import WhynanError
 from whynan.records import Report
 from whynan.report import page, wording
-from whynan.report.json import make_schema, read, to_json
+from whynan.report.json import make_schema, parse_report, to_json
 from whynan.report.redaction import redacted
 from whynan.report.terminal import render
 from whynan.run.output.run_trace import report_of_directory
@@ -69,7 +69,7 @@ def check_document(text: str) -> None:
     VALIDATOR.validate(document)
     text.encode("utf-8")
     assert text.replace("\n", "").isprintable()
-    assert to_json(read(text)) == text
+    assert to_json(parse_report(text)) == text
 
 
 def some(sample: tuple[str, ...]) -> list[Any]:
@@ -159,8 +159,8 @@ ERRORS: dict[str, Any] = {
     "an option in the environment": configured,
     "a value of an option": lambda text: Options.load(environment={"WHYNAN_MEMORY": text}),
     "what cannot be called": lambda text: whynan.explain(type(class_name(text), (), {})()),
-    "a document": lambda text: read(json.dumps({text: text})),
-    "a field of a document": lambda text: read(json.dumps({"schema": "whynan.report/1", text: text})),
+    "a document": lambda text: parse_report(json.dumps({text: text})),
+    "a field of a document": lambda text: parse_report(json.dumps({"schema": "whynan.report/1", text: text})),
 }
 
 

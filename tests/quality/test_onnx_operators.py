@@ -15,7 +15,7 @@ from onnx.backend.test.loader import load_node_model_tests
 
 from tests.onnx_engine import bare
 from tests.quality.onnx_planting import traced
-from whynan.capture.onnx.counts import floating, is_bad, nan_mask, tensors
+from whynan.capture.onnx.counts import is_bad, is_floating, nan_mask, tensors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,11 +75,11 @@ def _runnable(name: str) -> tuple[onnx.ModelProto, dict[str, Any]] | None:
 
 
 def _bad(value: Any) -> bool:
-    return any(floating(t) and is_bad(t) for _, t in tensors(value, ()))
+    return any(is_floating(t) and is_bad(t) for _, t in tensors(value, ()))
 
 
 def _nan(value: Any) -> bool:
-    return any(floating(t) and bool(nan_mask(t).any()) for _, t in tensors(value, ()))
+    return any(is_floating(t) and bool(nan_mask(t).any()) for _, t in tensors(value, ()))
 
 
 def _poisoned(name: str) -> Iterator[tuple[str, str | None]]:
@@ -90,7 +90,7 @@ def _poisoned(name: str) -> Iterator[tuple[str, str | None]]:
     model, feeds = found
     random = np.random.default_rng(len(name))
     for key, value in feeds.items():
-        if not isinstance(value, np.ndarray) or not floating(value) or not value.size or value.dtype.kind == "c":
+        if not isinstance(value, np.ndarray) or not is_floating(value) or not value.size or value.dtype.kind == "c":
             continue
         for number in (np.nan, np.inf):
             spoilt = np.array(value)

@@ -13,9 +13,9 @@ import pytest
 from onnx.backend.test.case.node import collect_testcases
 
 from tests.unit.capture.onnx.written_models import NoLines, nodes, optimised
-from whynan.capture.onnx.graph.model import Graph, everything, live, opened
+from whynan.capture.onnx.graph.model import Graph, graph_and_bodies, inline_functions, live_operations
 from whynan.capture.onnx.graph.origins import covers
-from whynan.capture.onnx.graph.pairing import paired
+from whynan.capture.onnx.graph.pairing import pair_graphs
 from whynan.capture.onnx.graph.sites import Sites
 
 DATA = Path(onnx.backend.test.__file__).parent / "data"
@@ -44,20 +44,20 @@ def lowered(model: onnx.ModelProto) -> onnx.ModelProto:
 
 def lost(model: onnx.ModelProto, executed: onnx.ModelProto) -> list[str]:
     """The live nodes that no executed node covers, and the executed ones that lead nowhere."""
-    main = opened(executed)
-    pairing = paired(main, opened(model))
+    main = inline_functions(executed)
+    pairing = pair_graphs(main, inline_functions(model))
     found = covers(main, pairing)
     missing: list[str] = []
-    for graph in everything(main):
+    for graph in graph_and_bodies(main):
         wanted = pairing.graphs.get(graph)
         behind = {node for op in graph.operations for node in found[op].nodes}
         if wanted is not None and not folded(graph):
-            missing += [f"{op.op} is behind no node" for op in live(wanted) - behind]
+            missing += [f"{op.op} is behind no node" for op in live_operations(wanted) - behind]
         missing += [f"{op.op} {op.name} leads nowhere" for op in graph.operations if found[op].chief is None]
     sites = Sites(model, executed, reading=NoLines())
     for node in nodes(executed.graph):
         assert all(sites.site(node, output).op == node.op for output in node.outputs)
-        sites.note(node)
+        sites.fusion_note(node)
     return missing
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from tests.unit.report.programs import REPORTS
-from whynan.report.json import read, to_json
+from whynan.report.json import parse_report, to_json
 from whynan.report.notes import sentence
 from whynan.report.terminal import render
 from whynan.run.output.run_trace import report_of_directory
@@ -143,7 +143,7 @@ def test_what_is_never_recorded_is_in_no_output(made: tuple[bool, Outputs], what
 
 
 def test_every_kind_of_finding_was_among_them(made: tuple[bool, Outputs]) -> None:
-    report = read(made[1].document)
+    report = parse_report(made[1].document)
     found = (*report.findings, *report.damaging, *report.absorbed)
     assert {f.fate for f in found} == {"escaped", "damaging", "absorbed"}
     assert {f.phase for f in found} >= {"forward", "backward", "accumulation", "optimizer"}
@@ -168,7 +168,7 @@ def test_no_value_is_in_the_bytes_of_the_trace(made: tuple[bool, Outputs]) -> No
 
 def test_a_redacted_document_is_shown_again_as_it_was(made: tuple[bool, Outputs]) -> None:
     redacted, found = made
-    again = render(read(found.document), width=400, show_all=True)
+    again = render(parse_report(found.document), width=400, show_all=True)
     assert ("geheim" in again.lower()) is not redacted
     assert "file 1" in again if redacted else "geheim_program.py" in again
 
@@ -177,7 +177,7 @@ def test_a_trace_and_its_report_call_a_thing_by_the_same_name(made: tuple[bool, 
     redacted, found = made
     named = [
         {(f.phase, f.op, f.site, f.element.tensor, f.modules) for f in (*r.findings, *r.damaging, *r.absorbed)}
-        for r in (read(found.document), report_of_directory(found.folder))
+        for r in (parse_report(found.document), report_of_directory(found.folder))
     ]
     assert len(named[0]) >= 10
     assert named[0] <= named[1] if redacted else named[0] == named[1]

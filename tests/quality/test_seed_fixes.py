@@ -15,10 +15,10 @@ import whynan
 from tests.quality.conftest import Tally
 from tests.quality.seeds import FIXES, RIGHT, Published
 from whynan.fixes import python as source
-from whynan.fixes.diffs import applied, read_diff
+from whynan.fixes.diffs import apply_diff, read_diff
 from whynan.records import Finding, FixVerdict
-from whynan.run.proof.local_proof import tried
-from whynan.verify.in_place.visits import Visits, visiting
+from whynan.run.proof.local_proof import judge_edit
+from whynan.verify.in_place.visits import Visits, record_visits
 
 TOLD = "published fixes told right"
 
@@ -40,7 +40,7 @@ def failed(program: str) -> tuple[Path, Finding, Visits]:
     module = loaded(path)
     finding = whynan.explain(module.once).findings[0]
     assert finding.site is not None
-    with visiting(str(path), program, finding.site.line) as (recorder, _):
+    with record_visits(str(path), program, finding.site.line) as (recorder, _):
         module.once()
     return path, finding, recorder.visits
 
@@ -49,8 +49,8 @@ def verdict(published: Published) -> FixVerdict:
     """What is said of a fix that comes as a diff."""
     path, finding, visits = failed(published.program)
     diff = source.patch("seed.py", published.program, published.edited)
-    after = applied(read_diff(diff), published.program)
-    return tried(published.program, after, str(path), finding, visits)
+    after = apply_diff(read_diff(diff), published.program)
+    return judge_edit(published.program, after, str(path), finding, visits)
 
 
 @pytest.mark.parametrize("name", FIXES)

@@ -207,13 +207,13 @@ def test_a_gradient_that_is_off_by_one_bit_is_noticed(
 def test_a_random_number_that_is_drawn_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     training = TRAININGS["sgd"]
     bare = _run(training, _bare)
-    original = checkpoint.Marks.step
+    original = checkpoint.Marks.record_step
 
     def drawing(self: Any, scaler: Any) -> None:
         random.random()
         original(self, scaler)
 
-    monkeypatch.setattr(checkpoint.Marks, "step", drawing)
+    monkeypatch.setattr(checkpoint.Marks, "record_step", drawing)
     assert _changed(bare, _run(training, _watched)) == ["draws"]
 
 
@@ -455,8 +455,8 @@ def _calls_at_the_bad_step(key: str) -> range:
     with pytest.MonkeyPatch.context() as patch:
         failing = _replaced(patch, key, -1, Forced)
         begun: list[int] = []
-        explained = guard.Guard.fault
-        patch.setattr(guard.Guard, "fault", lambda self, f: begun.append(failing.calls) or explained(self, f))
+        explained = guard.Guard.report_fault
+        patch.setattr(guard.Guard, "report_fault", lambda self, f: begun.append(failing.calls) or explained(self, f))
         _run_bad(_continuing)
     return range((begun or [0])[0] + 1, failing.calls + 1)
 

@@ -47,19 +47,19 @@ DOORS = frozenset(
         "StepHooks.install.<locals>.before",
         "StepHooks.install.<locals>.after",
         "StepHooks._call",
-        "Only.call",
-        "Only.run",
+        "ModuleFilter.call",
+        "ModuleFilter.run",
         "Attempts._stepped",
         "Attempts._count",
         "Attempts._scaler_step.<locals>.step",
         "_around.<locals>.call",
         "_fetching.<locals>.fetch",
-        "halt",
-        "fenced",
-        "guarded",
-        "interposed.<locals>.make.<locals>.door",
-        "noting.<locals>.tell",
-        "unseen",
+        "raise_if_stopped",
+        "call_fenced",
+        "call_untraced_fenced",
+        "make_wrapper.<locals>.make.<locals>.door",
+        "make_trace_wrapper.<locals>.tell",
+        "strip_own_frames",
         "watch_regions.<locals>.make.<locals>.compile_",
         "_watch.<locals>.make.<locals>.call",
     ]
@@ -67,9 +67,9 @@ DOORS = frozenset(
 
 
 # Stands for an operator: what it raises is a refusal.
-REFUSALS = frozenset(["_again"])
+REFUSALS = frozenset(["_refuse_rerun"])
 # What fails in these is told, and changes nothing of what is seen of the run.
-ASIDE = frozenset(["unseen", "_own"])
+ASIDE = frozenset(["strip_own_frames", "_is_own_frame"])
 # What cannot be copied for want of memory is told in the capsule that it is missing from.
 KEEPING = frozenset(["capture/torch/kept_operations.py"])
 

@@ -26,7 +26,7 @@ from whynan.capture.torch.operators import KNOWN
 from whynan.capture.torch.tracer import Tracer
 from whynan.config import Options
 from whynan.run import region as watching
-from whynan.run.guarded_capture import Watched
+from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.output.run_trace import report_of_directory
 from whynan.run.proof import proving
 from whynan.traces.writer import TraceWriter
@@ -507,7 +507,7 @@ def told(**what: Any) -> Region:
     """Run in a region that is told more than a trace can be."""
 
     def run(body: Callable[[], Values]) -> tuple[Values, Any]:
-        region = watching.Region(Options(), command="region", watched=Watched(**what), quiet=True)
+        region = watching.Region(Options(), command="region", watched=CaptureOptions(**what), quiet=True)
         with region:
             values = body()
         return values, region.report

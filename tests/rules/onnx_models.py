@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.onnx_engine import model_of, run
-from whynan.analysis import findings_of
+from whynan.analysis import judge_births
 from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import Births, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
 from whynan.capture.onnx.recorder import Recorder
 
 if TYPE_CHECKING:
@@ -18,6 +18,6 @@ if TYPE_CHECKING:
 
 def findings(nodes: Sequence[Any], feeds: Mapping[str, Any], opset: int = 18) -> Findings:
     """The findings in a model of these nodes, fed with these values, whose output is ``y``."""
-    births = Births(Recorder(), NoSites(), ranges=False, count=counters_of)
+    births = BirthObserver(Recorder(), NoSites(), ranges=False, count=counters_of)
     run(model_of(nodes, feeds, ["y"], opset=opset), feeds, births)
-    return findings_of(births.end())
+    return judge_births(births.end())

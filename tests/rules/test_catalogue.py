@@ -15,7 +15,7 @@ from syrupy.assertion import SnapshotAssertion
 import whynan
 import whynan.rules
 from whynan.records import Element, Finding, Operand, Report
-from whynan.rules.catalogue import SECTIONS, explain, families, family, page, parsed, read, rules, title
+from whynan.rules.catalogue import SECTIONS, explain, families, family, page, parsed_page, read, rules, title
 
 ALL = {rule.code: rule for rule in rules()}
 PAGE = "WN999 x: y.\n\n" + "\n".join(
@@ -64,7 +64,7 @@ def test_every_module_of_a_rule_is_found() -> None:
 
 @pytest.mark.parametrize("code", ALL)
 def test_a_rule_has_a_whole_page(code: str) -> None:
-    found = parsed(code)
+    found = parsed_page(code)
     assert found.summary.startswith(f"{code} {ALL[code].name}: ")
     assert tuple(found.sections) == SECTIONS
     assert all(found.sections.values())
@@ -107,13 +107,13 @@ def _watched(source: str, path: Path, names: dict[str, Any]) -> Report:
 @pytest.mark.filterwarnings("ignore:std")
 @pytest.mark.parametrize("code", ALL)
 def test_the_bad_example_of_a_page_runs_into_it(code: str, tmp_path: Path) -> None:
-    report = _run(parsed(code).bad, tmp_path)
+    report = _run(parsed_page(code).bad, tmp_path)
     assert code in {f.rule for f in (report.damaging if ALL[code].reads else report.findings)}
 
 
 @pytest.mark.parametrize("code", ALL)
 def test_the_good_example_of_a_page_is_clean(code: str, tmp_path: Path) -> None:
-    assert _run(parsed(code).good, tmp_path).verdict == "clean"
+    assert _run(parsed_page(code).good, tmp_path).verdict == "clean"
 
 
 @pytest.mark.parametrize("code", ALL)

@@ -10,10 +10,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from whynan.analysis import findings_of
-from whynan.capture.onnx.engine import EngineSettings, opened
+from whynan.analysis import judge_births
+from whynan.capture.onnx.engine import EngineSettings, open_engine
 from whynan.capture.onnx.graph.sites import Sites
-from whynan.capture.onnx.provenance.observer import Births
+from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 from whynan.report.notes import sentences
 from whynan.rules.catalogue import explain
@@ -78,11 +78,11 @@ def found(model: onnx.ModelProto, x: Any, folder: Path) -> tuple[list[Finding], 
     path = folder / "model.onnx"
     onnx.save(model, path)
     sites = Sites(model, None)
-    births = Births(Recorder(), sites, ranges=False)
-    births.before = sites.begins
-    with opened(EngineSettings(str(path))) as engine:
+    births = BirthObserver(Recorder(), sites, ranges=False)
+    births.before = sites.set_main_graph
+    with open_engine(EngineSettings(str(path))) as engine:
         notes = sentences(engine.run({"x": x}, births).notes)
-    return [explain(each) for each in findings_of(births.end()).escaped], notes
+    return [explain(each) for each in judge_births(births.end()).escaped], notes
 
 
 def told(case: Case, values: tuple[float, ...], folder: Path) -> list[Finding]:

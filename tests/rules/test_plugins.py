@@ -16,7 +16,7 @@ from syrupy.assertion import SnapshotAssertion
 import whynan
 from whynan.cli.main import whynan as command
 from whynan.report.redaction import redacted
-from whynan.rules.catalogue import FAMILIES, distribution, forget, parsed, rules
+from whynan.rules.catalogue import FAMILIES, clear_rule_cache, distribution, parsed_page, rules
 
 PAGE = '''"""{code} {name}: a gamma that is too dark.
 
@@ -87,14 +87,14 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
             made.append(f"{package}.{name}")
         monkeypatch.syspath_prepend(site)
         made.append(package)
-        forget()
+        clear_rule_cache()
         return site
 
     yield put
     for name in made:
         sys.modules.pop(name, None)
     monkeypatch.undo()
-    forget()
+    clear_rule_cache()
 
 
 def black() -> object:
@@ -117,7 +117,7 @@ def test_a_rule_of_another_distribution_explains(install: Install) -> None:
     assert finding.matched == ("WN201",)
     assert distribution("ACME201") == "acme-rules 2.1"
     assert distribution("WN201") is None
-    assert parsed("ACME201").sections["Fix"] == "Add the black level."
+    assert parsed_page("ACME201").sections["Fix"] == "Add the black level."
 
 
 def test_without_it_whynans_own_rule_explains() -> None:
@@ -184,7 +184,7 @@ def test_a_distribution_that_stands_twice_on_the_path_is_one(install: Install, t
     site = install(black_pixel=module())
     (tmp_path / "copy").symlink_to(site)
     sys.path.append(str(tmp_path / "copy"))
-    forget()
+    clear_rule_cache()
     assert complaints() == []
     assert distribution("ACME201") == "acme-rules 2.1"
 

@@ -17,7 +17,7 @@ Program = Callable[[], object]
 
 def _did(operator: str, *operands: float, result: float = 0.0, arithmetic: bool = True) -> Note:
     told: dict[str, Any] = {"arithmetic": arithmetic, "dtype": None, "smallest": None}
-    return Note.of("computed", operator=operator, operands=operands, result=result, **told)
+    return Note.create("computed", operator=operator, operands=operands, result=result, **told)
 
 
 def _from(did: Note, dtype: str = "float16") -> Finding:
@@ -58,10 +58,10 @@ def test_an_underflow_is_named(did: Note, dtype: str, said: str) -> None:
         _did("mul", 1e-5, 1e-5, arithmetic=False),
         _did("mul", 1e-5, float("nan")),
         _did("mul", 1e-5, 1e-5, result=0.5),
-        Note.of("row_of", operator="sum", operand=0, result=0),
+        Note.create("row_of", operator="sum", operand=0, result=0),
         _did("sub", 1, 1),
         _did("exp", 2, result=7.389, arithmetic=False),
-        Note.of("written", sentence="1e-5 times 1e-5 is 0"),
+        Note.create("written", sentence="1e-5 times 1e-5 is 0"),
     ],
 )
 def test_what_is_no_underflow_is_not_called_one(did: Note) -> None:

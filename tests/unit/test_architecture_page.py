@@ -69,7 +69,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
         ("whynan.analysis.fates:roots", "whynan.analysis.fates:branches"),
         ("whynan.analysis.fates:Root.fate", "whynan.analysis.fates:Root.fait"),
         ("whynan.analysis.fates:Root.fate", "whynan.analysis.fates:Root.fate.fate"),
-        ("whynan.analysis.findings:findings_of", "whynan.analysis.nowhere:findings_of"),
+        ("whynan.analysis.findings:judge_births", "whynan.analysis.nowhere:findings_of"),
         ("whynan.ops.onnx:meaning", "whynan.ops.onnx:meanings"),
         ("`whynan.report.json`", "`whynan.report.nowhere`"),
         ("`scripts/new_rule.py`", "`scripts/no_rule.py`"),

@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 
 from whynan.replay.checkpoint import stack
-from whynan.replay.mutable_state import Contents
+from whynan.replay.mutable_state import ObjectSnapshot
 
 
 def _reached(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """The tests that a replay would look into."""
     looked: list[object] = []
-    look = Contents._look
-    monkeypatch.setattr(Contents, "_look", lambda self, value, depth: (looked.append(value), look(self, value, depth)))
-    Contents([names for f in stack(libraries=True) for names in (f.f_locals, f.f_globals)])
+    look = ObjectSnapshot._look
+    monkeypatch.setattr(
+        ObjectSnapshot, "_look", lambda self, value, depth: (looked.append(value), look(self, value, depth))
+    )
+    ObjectSnapshot([names for f in stack(libraries=True) for names in (f.f_locals, f.f_globals)])
     return {value.nodeid for value in looked if isinstance(value, pytest.Item)}
 
 

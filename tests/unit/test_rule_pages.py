@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
-from whynan.rules.catalogue import families, parsed, rules, title
-from whynan.rules.intents import mended_by
+from whynan.rules.catalogue import families, parsed_page, rules, title
+from whynan.rules.intents import fix_titles
 
 DOCS = Path(__file__).parents[2] / "docs"
 SCRIPT = runpy.run_path(str(DOCS.parent / "scripts" / "make_rules.py"))
@@ -64,10 +64,10 @@ def told(markdown: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("code", [rule.code for rule in rules()])
 def test_a_reader_sees_what_the_docstring_says(code: str) -> None:
-    page, held = told(MADE[f"{code}.md"]), parsed(code)
+    page, held = told(MADE[f"{code}.md"]), parsed_page(code)
     for name, text in held.sections.items():
         expected = f"Bad:\n{held.bad}\nGood:\n{held.good}" if name == "Example" else text
-        if name == "Fix" and (fixes := mended_by(RULES[code])):
+        if name == "Fix" and (fixes := fix_titles(RULES[code])):
             expected += " Tried in this order, and shown with a verdict only: " + " ".join(fixes)
         assert page[name] == " ".join(expected.split())
 

@@ -1,4 +1,4 @@
 """Trace to facts: plain functions."""
 
 from whynan.analysis.findings import Findings as Findings
-from whynan.analysis.findings import findings_of as findings_of
+from whynan.analysis.findings import judge_births as judge_births

@@ -34,7 +34,9 @@ def chain(
     links += back[:_MOST_BACK]
     omitted = birth.steps_omitted + len(back[_MOST_BACK:]) + sum(b.steps_omitted for b in also)
     if omitted:
-        links.append(ChainLink(role="step", op=None, site=None, typed_summary=Note.of("more_events", count=omitted)))
+        links.append(
+            ChainLink(role="step", op=None, site=None, typed_summary=Note.create("more_events", count=omitted))
+        )
     first: dict[tuple[str, str | None], Reach] = {}
     for sink in sinks:
         reach = _reach(sink)
@@ -46,24 +48,29 @@ def chain(
 def sink_links(reached: Iterable[Reach]) -> Iterator[ChainLink]:
     """The end of a path: each place that it has reached."""
     for reach in reached:
-        said = Note.of("reached", sink=reach.kind, tensor=reach.name, n_bad=reach.bad, total=reach.total)
+        said = Note.create("reached", sink=reach.kind, tensor=reach.name, n_bad=reach.bad, total=reach.total)
         yield ChainLink(role="sink", op=None, site=None, typed_summary=said)
 
 
 def _link(role: Role, birth: Birth) -> ChainLink:
     event = birth.event
     return ChainLink(
-        role=role, op=event.op, phase=event.phase, site=event.site, node=event.node, typed_summary=_made(birth, role)
+        role=role,
+        op=event.op,
+        phase=event.phase,
+        site=event.site,
+        node=event.node,
+        typed_summary=_link_note(birth, role),
     )
 
 
-def _made(birth: Birth, role: Role) -> Note:
+def _link_note(birth: Birth, role: Role) -> Note:
     """What a birth did; as a step, whether it is made of what the forward had saved."""
     if birth.note is not None:
         return birth.note
     value = birth.element.value
     word = "NaN" if value is None or value != value else ("Inf" if value > 0 else "-Inf")
-    return Note.of("bears", operator=birth.event.op, bad=word, back=role == "step" and bool(birth.causes))
+    return Note.create("bears", operator=birth.event.op, bad=word, back=role == "step" and bool(birth.causes))
 
 
 def _reach(sink: Sink) -> Reach:

@@ -26,21 +26,21 @@ def silent_findings(silent: Iterable[Silent]) -> tuple[Finding, ...]:
     """Warnings of numbers that are finite and wrong; the first of those at one place stands for all of them."""
     first: dict[object, Finding] = {}
     for one in silent:
-        key = _key(one)
+        key = _damage_key(one)
         made = _damage_finding(one)
         known = first.get(key)
-        first[key] = made if known is None else _again(known, made)
+        first[key] = made if known is None else _merge_occurrence(known, made)
     return tuple(first.values())
 
 
-def _key(one: Silent) -> object:
+def _damage_key(one: Silent) -> object:
     event, site = one.event, one.event.site
     # where nobody knows the line, two nodes or two tensors are two places
     place = (event.node, one.element.tensor) if site is None else (site.file, site.line, site.column, site.end_column)
     return place, event.library_site, event.op, event.phase, event.grad_fn, one.damage.kind, one.scope
 
 
-def _again(known: Finding, made: Finding) -> Finding:
+def _merge_occurrence(known: Finding, made: Finding) -> Finding:
     return known.model_copy(
         update={
             "occurrences": known.occurrences + made.occurrences,
@@ -94,34 +94,34 @@ class Findings:
     silent: tuple[Finding, ...] = ()
 
 
-def findings_of(trace: Trace) -> Findings:
+def judge_births(trace: Trace) -> Findings:
     """Judge every birth of a trace."""
     by_label = {b.label: b for b in trace.births}
     judged = [(root, _judge(root)) for root in roots(trace)]
     made: dict[Fate, list[tuple[Root, Finding]]] = {"escaped": [], "damaging": [], "absorbed": []}
-    told = {_event_of(root) for root, (fate, _) in judged if fate == "escaped"}
+    told = {_event_key(root) for root, (fate, _) in judged if fate == "escaped"}
     for root, (fate, sinks) in judged:
         if root.birth.label_kind == "literal" and fate != "escaped":
             continue
-        if fate == "absorbed" and _event_of(root) in told:
+        if fate == "absorbed" and _event_key(root) in told:
             # other elements of that event escaped, and their finding counts these
             continue
         severity = _severity(fate, sinks, fatal_seen=trace.fatal_seen)
         made[fate].append((root, _finding(root, fate, severity, sinks, by_label)))
-    escaped = sorted(made["escaped"], key=_rank)
+    escaped = sorted(made["escaped"], key=_severity_order)
     errors = any(f.severity == "error" for _, f in escaped)
     warnings = bool(escaped or made["damaging"])
     return Findings(
-        escaped=_folded(escaped),
-        damaging=_folded(made["damaging"]),
-        absorbed=_folded(made["absorbed"]),
+        escaped=_deduplicate(escaped),
+        damaging=_deduplicate(made["damaging"]),
+        absorbed=_deduplicate(made["absorbed"]),
         verdict=_verdict(trace, errors=errors, warnings=warnings),
         births=tuple(root.birth for root, _ in escaped),
         silent=silent_findings(trace.silent),
     )
 
 
-def _event_of(root: Root) -> tuple[object, ...]:
+def _event_key(root: Root) -> tuple[object, ...]:
     """The event of a birth, and which of its outputs and kinds."""
     birth, element = root.birth, root.birth.element
     return birth.label_kind, birth.event.ordinal, birth.kind, element.output, element.list_index, element.tensor
@@ -139,7 +139,7 @@ def _judge(root: Root) -> tuple[Fate, list[Sink]]:
     return root.fate, root.damaged
 
 
-def _rank(pair: tuple[Root, Finding]) -> tuple[bool, bool, int]:
+def _severity_order(pair: tuple[Root, Finding]) -> tuple[bool, bool, int]:
     """Worst first: fatal before observed, what was born before what the program writes itself, then by time."""
     root, finding = pair
     return finding.severity != "error", finding.birth == "literal", root.birth.event.ordinal
@@ -199,7 +199,7 @@ def _sources(birth: Birth, by_label: dict[int, Birth], known: frozenset[int] = f
     return list(found.values())
 
 
-def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
+def _deduplicate(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
     """Roots equal in site, operation, phase and kind are one finding with a count and a list of modules."""
     first: dict[object, Finding] = {}
     events: dict[object, set[int]] = {}
@@ -207,7 +207,7 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
     for root, finding in findings:
         site = finding.site
         place = (
-            _whatever_iteration(finding.node) if site is None else (site.file, site.line, site.column, site.end_column)
+            _strip_iterations(finding.node) if site is None else (site.file, site.line, site.column, site.end_column)
         )
         inner = finding.library_site
         library = None if inner is None else (inner.file, inner.line, inner.column)
@@ -230,21 +230,21 @@ def _folded(findings: list[tuple[Root, Finding]]) -> tuple[Finding, ...]:
         )
     for key, roots_of_one in same.items():
         if len(roots_of_one) > 1:
-            reached = _reached_by(roots_of_one)
+            reached = _merged_reaches(roots_of_one)
             way = (link for link in first[key].chain if link.role != "sink" or link.site is not None)
             first[key] = first[key].model_copy(update={"reaches": reached, "chain": (*way, *sink_links(reached))})
     return tuple(first.values())
 
 
-def _whatever_iteration(node: str | None) -> str | None:
+def _strip_iterations(node: str | None) -> str | None:
     """The way to a node through the bodies of an ONNX model, without the numbers of their iterations."""
     return None if node is None else re.sub(r"\[\d+\]/", "/", node)
 
 
-def _reached_by(some: list[Root]) -> tuple[Reach, ...]:
+def _merged_reaches(some: list[Root]) -> tuple[Reach, ...]:
     """What several roots reached together, each element counted once."""
     labels = frozenset(label for root in some for label in (root.birth.label, *root.folded))
-    sinks = [sink.of(labels) for root in some for sink in _judge(root)[1]]
+    sinks = [sink.with_labels(labels) for root in some for sink in _judge(root)[1]]
     return reaches(sinks)
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from whynan.errors import UsageError
 from whynan.traces.reader import Folder
-from whynan.traces.writer import private
+from whynan.traces.writer import open_private
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -74,9 +74,9 @@ def new_folder(path: str) -> Generator[str]:
         raise
 
 
-def put(folder: str, name: str, data: bytes) -> None:
+def write_private(folder: str, name: str, data: bytes) -> None:
     """Write a file that is its owner's alone."""
-    with open(os.path.join(folder, name), "xb", opener=private) as file:
+    with open(os.path.join(folder, name), "xb", opener=open_private) as file:
         file.write(data)
 
 
@@ -99,7 +99,7 @@ class CapsuleFolder(Folder):
         if os.path.islink(directory):
             raise UsageError(f"{self.shown} is a link", "give the folder itself")
 
-    def refused(self, name: str, why: str) -> UsageError:
+    def refusal(self, name: str, why: str) -> UsageError:
         """The error for a file of the folder."""
         short = why if len(why) <= _LONGEST else f"{why[:_LONGEST]}..."
         return UsageError(f"{os.path.join(self.shown, name)} is no part of a capsule ({short})", _WHAT)
@@ -108,17 +108,17 @@ class CapsuleFolder(Folder):
         """The content of a file that has to be there."""
         content = self.read(name, most)
         if content is None:
-            raise self.refused(name, "it is not there")
+            raise self.refusal(name, "it is not there")
         return content
 
-    def told(self, name: str, kind: type[M], schema: str) -> M:
+    def read_document(self, name: str, kind: type[M], schema: str) -> M:
         """The document of a file that has to be there."""
         held = self.parsed(name, self.needed(name, MOST_DOCUMENT))
         if not isinstance(held, dict):
-            raise self.refused(name, "it holds no JSON object")
+            raise self.refusal(name, "it holds no JSON object")
         found = cast("dict[str, Any]", held).get("schema")
         if found != schema:
-            raise self.refused(name, f"its schema is {found!r}, not {schema}")
+            raise self.refusal(name, f"its schema is {found!r}, not {schema}")
         return self.validated(name, held, kind)
 
     def inner(self, name: str) -> CapsuleFolder | None:
@@ -127,7 +127,7 @@ class CapsuleFolder(Folder):
         if not os.path.lexists(path):
             return None
         if os.path.islink(path) or not os.path.isdir(path):
-            raise self.refused(name, "it is no folder")
+            raise self.refusal(name, "it is no folder")
         return CapsuleFolder(path)
 
 
@@ -160,7 +160,7 @@ class Stored(NamedTuple):
     data: bytes
 
 
-def written(tensors: Mapping[str, Stored], layouts: Mapping[str, Layout]) -> bytes:
+def serialize_tensors(tensors: Mapping[str, Stored], layouts: Mapping[str, Layout]) -> bytes:
     """A file of safetensors; what it says of itself is the layout of each tensor, for a script that reads it alone."""
     told = {n: [layout.dtype, layout.shape, layout.stride] for n, layout in layouts.items() if n in tensors}
     header: dict[str, Any] = {"__metadata__": {"layouts": json.dumps(told)}}
@@ -176,7 +176,7 @@ def written(tensors: Mapping[str, Stored], layouts: Mapping[str, Layout]) -> byt
     return b"".join([len(text).to_bytes(8, "little"), text, *(tensor.data for tensor in tensors.values())])
 
 
-def read(content: bytes, layouts: Mapping[str, Layout]) -> dict[str, Stored]:
+def deserialize_tensors(content: bytes, layouts: Mapping[str, Layout]) -> dict[str, Stored]:
     """The tensors of a file; raises ``ValueError`` where they are not those of the layouts."""
     import safetensors
 

@@ -18,11 +18,11 @@ from whynan.capsule.folder import (
     VISITS,
     Stored,
     new_folder,
-    put,
-    written,
+    serialize_tensors,
+    write_private,
 )
 from whynan.capsule.script import torch_script
-from whynan.capsule.values import Spelling, pack_visits
+from whynan.capsule.values import ValueEncoder, pack_visits
 from whynan.report.json import to_json
 from whynan.report.redaction import redacted
 from whynan.source.positions import sha256_of
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from whynan.capsule.document import Layout
-    from whynan.capture.torch.kept_operations import Kept
+    from whynan.capture.torch.kept_operations import KeptOperation
     from whynan.records import Element, Finding, Neighbourhood, Report
     from whynan.verify.in_place.visits import Visits
 
@@ -80,43 +80,43 @@ def pack(
         source=finding.site.file if source is not None and finding.site is not None else None,
     )
     with new_folder(directory) as folder:
-        put(folder, DOCUMENT, (to_json(document) + "\n").encode())
-        put(folder, REPORT, (to_json(told) + "\n").encode())
+        write_private(folder, DOCUMENT, (to_json(document) + "\n").encode())
+        write_private(folder, REPORT, (to_json(told) + "\n").encode())
         if content.operation is not None:
-            put(folder, TENSORS, written(content.tensors, content.layouts))
+            write_private(folder, TENSORS, serialize_tensors(content.tensors, content.layouts))
         if content.node is not None:
-            put(folder, NODE, content.node)
+            write_private(folder, NODE, content.node)
         if content.script is not None:
-            put(folder, SCRIPT, content.script.encode())
+            write_private(folder, SCRIPT, content.script.encode())
         if source is not None:
-            put(folder, SOURCE, source)
+            write_private(folder, SOURCE, source)
         if visits is not None and not redact:
             pack_visits(os.path.join(folder, VISITS), visits)
 
 
-def content_of(kept: Kept | None, finding: Finding, *, redact: bool = False) -> Content:
+def content_of(kept: KeptOperation | None, finding: Finding, *, redact: bool = False) -> Content:
     """What is to be packed of an operation of PyTorch."""
     if kept is None or kept.why is not None:
         return Content(why=NOT_KEPT if kept is None or kept.why is None else kept.why)
     library = kept.op.partition(".")[0]
     if redact and library not in PUBLIC:
         return Content(why="it is of a library of the program's own, whose name --redact leaves out")
-    spelling = Spelling()
+    spelling = ValueEncoder()
     try:
         bad = bad_result(kept, finding.element)
-        packed = _packed(kept, spelling, bad)
+        packed = _pack_operation(kept, spelling, bad)
     except TypeError as error:
         return Content(why=str(error))
     index = finding.element.index or ()
     if kept.cut is not None:
         index = (0,) * kept.results[bad].data.dim()
     devices = {n: layout.device for n, layout in spelling.layouts.items() if layout.device != "cpu"}
-    changed, many = _written(kept)
+    changed, many = _mutated_arguments(kept)
     script = torch_script(packed, bad, index, devices, changed, many=many)
-    return Content(packed, None, spelling.tensors, spelling.layouts, _around(kept, finding), script)
+    return Content(packed, None, spelling.tensors, spelling.layouts, _neighbourhood(kept, finding), script)
 
 
-def bad_result(kept: Kept, element: Element) -> int:
+def bad_result(kept: KeptOperation, element: Element) -> int:
     """Which of the results of an operation an element of a finding stands in."""
     from whynan.capture.torch.arrays import bad_mask
 
@@ -136,7 +136,7 @@ def bad_result(kept: Kept, element: Element) -> int:
     return next((n for n in places if bears(n)), 0)
 
 
-def _packed(kept: Kept, spelling: Spelling, bad: int) -> Packed:
+def _pack_operation(kept: KeptOperation, spelling: ValueEncoder, bad: int) -> Packed:
     state = kept.circumstances
     assert state is not None
     return Packed(
@@ -152,13 +152,13 @@ def _packed(kept: Kept, spelling: Spelling, bad: int) -> Packed:
     )
 
 
-def _around(kept: Kept, finding: Finding) -> Neighbourhood | None:
-    from whynan.capture.torch.kept_operations import is_told
+def _neighbourhood(kept: KeptOperation, finding: Finding) -> Neighbourhood | None:
+    from whynan.capture.torch.kept_operations import is_birth_of
 
-    return next((birth.around for birth in kept.births if is_told(finding, birth)), None)
+    return next((birth.around for birth in kept.births if is_birth_of(finding, birth)), None)
 
 
-def _entries(kept: Kept) -> int:
+def _entries(kept: KeptOperation) -> int:
     """How many entries the lists of an operation on lists have; 0 of another."""
     if not kept.op.startswith(("aten._foreach_", "aten._fused_")):
         return 0
@@ -166,7 +166,7 @@ def _entries(kept: Kept) -> int:
     return next((len(held) for held in lists if held), 0)
 
 
-def _written(kept: Kept) -> tuple[tuple[str, ...], bool]:
+def _mutated_arguments(kept: KeptOperation) -> tuple[tuple[str, ...], bool]:
     """The arguments that an operation changes, as expressions of a script; and whether it returns several tensors."""
     from whynan.capsule.document import resolved
     from whynan.capture.torch.operators import operator_of

@@ -17,11 +17,11 @@ from whynan.capsule.folder import (
     TENSORS,
     VISITS,
     CapsuleFolder,
-    read,
+    deserialize_tensors,
 )
 from whynan.capsule.values import open_visits
 from whynan.errors import UsageError
-from whynan.report.json import read as read_report
+from whynan.report.json import parse_report as read_report
 
 if TYPE_CHECKING:
     import os
@@ -50,7 +50,7 @@ class Capsule:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class OperationReplay:
     """What came of an operation that was run again.
 
     ``element`` is the bad one; None where what was bad is finite now, and then ``value`` is what it is. ``changed``
@@ -68,25 +68,25 @@ class Replayed:
 def open_capsule(directory: str | os.PathLike[str]) -> Capsule:
     """The capsule of a folder; raises ``UsageError`` for anything in it that whynan would not have written."""
     folder = CapsuleFolder(directory)
-    document = folder.told(DOCUMENT, Document, SCHEMA)
+    document = folder.read_document(DOCUMENT, Document, SCHEMA)
     told = folder.needed(REPORT, MOST_DOCUMENT)
     try:
         report = read_report(told)
     except UsageError as error:
-        raise folder.refused(REPORT, error.what) from None
+        raise folder.refusal(REPORT, error.what) from None
     if document.finding >= len(report.findings):
-        raise folder.refused(DOCUMENT, f"{REPORT} has no finding of the number {document.finding}")
+        raise folder.refusal(DOCUMENT, f"{REPORT} has no finding of the number {document.finding}")
     finding = report.findings[document.finding].model_copy(update={"around": document.around})
     tensors: dict[str, Stored] = {}
     if document.operation is not None:
         content = folder.needed(TENSORS, MOST_TENSORS)
         try:
-            tensors = read(content, document.layouts)
+            tensors = deserialize_tensors(content, document.layouts)
         except ValueError as error:
-            raise folder.refused(TENSORS, str(error)) from None
+            raise folder.refusal(TENSORS, str(error)) from None
         missing = next((n for n in document.operation.results if n not in tensors), None)
         if missing is not None:
-            raise folder.refused(TENSORS, f"there is no tensor {missing}")
+            raise folder.refusal(TENSORS, f"there is no tensor {missing}")
     inner = folder.inner(VISITS)
     source = folder.read(SOURCE, _MOST_SOURCE)
     return Capsule(

@@ -14,10 +14,10 @@ from whynan.capsule.folder import (
     VISITS_TENSORS,
     CapsuleFolder,
     Stored,
-    put,
-    read,
+    deserialize_tensors,
+    serialize_tensors,
     stored_shape,
-    written,
+    write_private,
 )
 from whynan.report.json import to_json
 from whynan.verify.in_place.visits import Visit, Visits
@@ -25,7 +25,7 @@ from whynan.verify.in_place.visits import Visit, Visits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.capture.torch.kept_operations import Copied
+    from whynan.capture.torch.kept_operations import TensorCopy
 
 
 # -- Between PyTorch's values and a capsule's: arguments of an operation, visited names --------------------------------
@@ -37,7 +37,7 @@ _MOST_MEMORY: Final = 1 << 34
 _NAMED: Final = ("dtype", "layout", "memory_format")
 
 
-class Spelling:
+class ValueEncoder:
     """Spells values out, and gathers the tensors among them under names."""
 
     def __init__(self) -> None:
@@ -47,12 +47,12 @@ class Spelling:
         self._held: list[Any] = []
 
     def value(self, value: Any) -> Any:
-        """The spelling of a value; a tensor is to be a ``Copied``. Raises ``TypeError`` for what has none."""
+        """The spelling of a value; a tensor is to be a ``TensorCopy``. Raises ``TypeError`` for what has none."""
         import torch
 
-        from whynan.capture.torch.kept_operations import Copied
+        from whynan.capture.torch.kept_operations import TensorCopy
 
-        if isinstance(value, Copied):
+        if isinstance(value, TensorCopy):
             return document.Tensor(name=self.tensor(value))
         if value is None:
             return document.Nothing()
@@ -79,7 +79,7 @@ class Spelling:
             return document.Several.model_validate({"kind": kind, "values": values})
         raise TypeError(f"a {type(value).__name__} has no place in a capsule")
 
-    def tensor(self, tensor: Copied, name: str | None = None) -> str:
+    def tensor(self, tensor: TensorCopy, name: str | None = None) -> str:
         """The name of a tensor: the same for the same one."""
         import torch
 
@@ -99,7 +99,7 @@ class Spelling:
         return name
 
 
-class Reading:
+class ValueDecoder:
     """Makes values of their spelling; `device`: where a tensor goes that was on this one."""
 
     def __init__(self, tensors: Mapping[str, Stored], layouts: Mapping[str, Layout]) -> None:
@@ -183,7 +183,7 @@ SCHEMA: Final = "whynan.visits/1"
 
 def pack_visits(folder: str, visits: Visits) -> None:
     """Write visits into a new folder."""
-    spelling = Spelling()
+    spelling = ValueEncoder()
     known: dict[int, Any] = {}
     told = tuple(
         Visited(
@@ -202,22 +202,22 @@ def pack_visits(folder: str, visits: Visits) -> None:
         layouts=spelling.layouts,
     )
     os.mkdir(folder, 0o700)
-    put(folder, VISITS_DOCUMENT, to_json(document).encode())
-    put(folder, VISITS_TENSORS, written(spelling.tensors, spelling.layouts))
+    write_private(folder, VISITS_DOCUMENT, to_json(document).encode())
+    write_private(folder, VISITS_TENSORS, serialize_tensors(spelling.tensors, spelling.layouts))
 
 
 def open_visits(folder: CapsuleFolder) -> Visits:
     """The visits that a folder holds; raises ``UsageError`` where it holds none."""
-    document = folder.told(VISITS_DOCUMENT, VisitedFunction, SCHEMA)
+    document = folder.read_document(VISITS_DOCUMENT, VisitedFunction, SCHEMA)
     try:
-        tensors = read(folder.needed(VISITS_TENSORS, MOST_TENSORS), document.layouts)
-        reading = Reading(tensors, document.layouts)
+        tensors = deserialize_tensors(folder.needed(VISITS_TENSORS, MOST_TENSORS), document.layouts)
+        reading = ValueDecoder(tensors, document.layouts)
         visits = tuple(
             Visit(v.line, {name: reading.value(value) for name, value in v.values.items()}, frozenset(v.needs_grad))
             for v in document.visits
         )
     except (ValueError, RuntimeError) as error:
-        raise folder.refused(VISITS_TENSORS, str(error)) from None
+        raise folder.refusal(VISITS_TENSORS, str(error)) from None
     return Visits(document.path, document.sha256, document.function, visits, document.left_out)
 
 
@@ -225,11 +225,11 @@ def _copied(value: Any, known: dict[int, Any]) -> Any:
     """A value with its tensors by value, the same one for the same tensor."""
     import torch
 
-    from whynan.capture.torch.kept_operations import copied
+    from whynan.capture.torch.kept_operations import copy_tensor
 
     if isinstance(value, torch.Tensor):
         if id(value) not in known:
-            known[id(value)] = copied(value)
+            known[id(value)] = copy_tensor(value)
         return known[id(value)]
     if not isinstance(value, list | tuple):
         return value

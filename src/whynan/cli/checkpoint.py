@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO
 
 import click
 
-from whynan.cli.main import beside
+from whynan.cli.main import report_stream
 from whynan.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
@@ -57,11 +57,11 @@ def checkpoint(files: tuple[str, ...], allow: tuple[str, ...], **chosen: Any) ->
     if options.json is not None:
         write_json(options.json, found.to_json())
     if not options.quiet:
-        found.show(show_all=options.all_, to=beside(options.json))
+        found.show(show_all=options.all_, to=report_stream(options.json))
     return found.exit_status(strict=False)
 
 
-class Found:
+class CheckpointResult:
     """What was found in checkpoints."""
 
     def __init__(self, report: Checkpoints) -> None:
@@ -93,16 +93,16 @@ class Found:
         return type(self)(redacted(self.report))
 
 
-def saved(content: bytes) -> Found:
+def saved(content: bytes) -> CheckpointResult:
     """What was found, from the document that was saved of it."""
-    from whynan.report.postmortem.text import read
+    from whynan.report.postmortem.text import parse_postmortem
 
-    return Found(read(content))
+    return CheckpointResult(parse_postmortem(content))
 
 
-def _read(files: Sequence[str], allow: Sequence[str]) -> Found:
+def _read(files: Sequence[str], allow: Sequence[str]) -> CheckpointResult:
     try:
-        from whynan.models.checkpoint.postmortem import read
+        from whynan.models.checkpoint.postmortem import read_checkpoints
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
@@ -112,7 +112,7 @@ def _read(files: Sequence[str], allow: Sequence[str]) -> Found:
     from whynan.cli.progress import ProgressLine
 
     with ProgressLine(Console(stderr=True)) as progress:
-        return Found(read(files, allow=allow, progress=progress))
+        return CheckpointResult(read_checkpoints(files, allow=allow, progress=progress))
 
 
 def _refuse_to_lose(target: str, files: Sequence[str]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 
 import click
 
-from whynan.cli.main import beside, for_stream, one_line
+from whynan.cli.main import for_stream, one_line, report_stream
 from whynan.errors import InterruptedEditError, UsageError
 
 if TYPE_CHECKING:
@@ -117,10 +117,10 @@ _NEEDED: Final = {
 
 
 def _report(path: str) -> Report:
-    from whynan.cli.report import Saved, opened
+    from whynan.cli.report import SavedReport, open_document
 
-    document = opened(path)
-    if not isinstance(document, Saved):
+    document = open_document(path)
+    if not isinstance(document, SavedReport):
         raise UsageError(f"{path} is no report of a run", "give the file that run --json or onnx --json has written")
     return document.report
 
@@ -135,9 +135,9 @@ def _list(report: Report, path: str) -> int:
 
 def _regenerated(report: Report, number: int | None) -> Edit | None:
     """The fix that is asked for, or None, with a word, where it is in the file already."""
-    from whynan.run.fix.apply import chosen, made_anew
+    from whynan.run.fix.apply import choose_fix, made_anew
 
-    offer = chosen(report, number, "source")
+    offer = choose_fix(report, number, "source")
     edit = made_anew(report, offer)
     if edit is None:
         click.echo(f"fix {offer.number} is in the file already, and nothing was changed", err=True)
@@ -148,7 +148,7 @@ def _applied(path: str, number: int | None, *, ask: bool) -> int:
     """Make a change, or nothing at all where the user breaks off before it is made."""
 
     try:
-        with noticed() as interrupts:
+        with interrupt_handler() as interrupts:
             return _apply(path, number, interrupts, ask=ask)
     except KeyboardInterrupt:
         if _at_a_terminal():
@@ -186,7 +186,7 @@ def _at_a_terminal() -> bool:
 def _try(report: Report, chosen: dict[str, Any]) -> int:
     """Judge a fix of the user's."""
     from whynan.report import trial
-    from whynan.run.fix.user_fix import tried, tried_model
+    from whynan.run.fix.user_fix import judge_diff, tried_model
     from whynan.run.output.files import check_writable, write_text
 
     change, json = chosen["try_"], chosen["json"]
@@ -195,10 +195,10 @@ def _try(report: Report, chosen: dict[str, Any]) -> int:
     if change.endswith(".onnx"):
         found = tried_model(report, change, chosen["inputs"], chosen["random"])
     else:
-        found = tried(report, change, chosen["capsule"])
+        found = judge_diff(report, change, chosen["capsule"])
     if json is not None:
         write_text(json, f"{trial.to_json(found)}\n")
-    trial.show(found, to=beside(json))
+    trial.show(found, to=report_stream(json))
     return _STATUSES[found.verdict.status]
 
 
@@ -231,11 +231,11 @@ def _check_new(target: str, option: str) -> None:
 
 
 def _write_model(report: Report, target: str, number: int | None) -> int:
-    from whynan.run.fix.apply import chosen
+    from whynan.run.fix.apply import choose_fix
     from whynan.run.fix.onnx import mended_model
 
     # of a fix that is chosen, whether it may be made; the best of each finding are verified
-    chosen(report, number, "graph")
+    choose_fix(report, number, "graph")
     _check_new(target, "--output")
     made = mended_model(report, target, number)
     _say(f"{target} is the model with {'; '.join(dict.fromkeys(fix.title for fix in made))}")
@@ -279,7 +279,7 @@ class Interrupts:
 
 
 @contextmanager
-def noticed() -> Generator[Interrupts]:
+def interrupt_handler() -> Generator[Interrupts]:
     """Notice interrupts, where Python does; where they are ignored, or another one's, they stay that."""
     found = Interrupts()
     is_main = threading.current_thread() is threading.main_thread()

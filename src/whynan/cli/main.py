@@ -28,7 +28,7 @@ def for_stream(text: str, stream: TextIO) -> str:
     return encodable(text, stream.encoding or "utf-8")
 
 
-def beside(*documents: str | None) -> TextIO | None:
+def report_stream(*documents: str | None) -> TextIO | None:
     """Where a report is printed: the error stream where a document goes to the output; else None, the output itself."""
     from whynan.run.output.files import stream
 

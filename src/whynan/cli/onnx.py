@@ -9,7 +9,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from whynan.cli.completion import files, folders
-from whynan.cli.main import beside
+from whynan.cli.main import report_stream
 from whynan.errors import InterruptedRunError, UsageError
 from whynan.models.extras import need
 
@@ -261,9 +261,9 @@ def _providers(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
     need("ort")
-    from whynan.capture.onnx.sessions import available
+    from whynan.capture.onnx.sessions import available_providers
 
-    there = available()
+    there = available_providers()
     short = {name.removesuffix("ExecutionProvider").lower(): name for name in there}
     found: list[str] = []
     for name in names:
@@ -278,22 +278,22 @@ def _providers(names: Sequence[str]) -> tuple[str, ...]:
 def _short() -> list[str]:
     """The short names of the execution providers that there are; none without an ONNX Runtime."""
     try:
-        from whynan.capture.onnx.sessions import available
+        from whynan.capture.onnx.sessions import available_providers
     except ModuleNotFoundError:
         return []
-    return [name.removesuffix("ExecutionProvider") for name in available()]
+    return [name.removesuffix("ExecutionProvider") for name in available_providers()]
 
 
 def _cases(
     model: OnnxModel, given: Sequence[str], seed: int | None, count: int, sizes: Mapping[str, int]
 ) -> list[Case]:
-    from whynan.models.onnx.inputs import generated, read_inputs
+    from whynan.models.onnx.inputs import generate_cases, read_inputs
 
     if count == 1:
         return read_inputs(model, given, seed=seed, sizes=sizes)
     if seed is None:
         raise UsageError("--cases makes up inputs", "give the seed to begin with: --cases 100 --random 0")
-    return list(generated(model, given, seed, count, sizes=sizes))
+    return list(generate_cases(model, given, seed, count, sizes=sizes))
 
 
 def _inferred(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Any) -> Report:
@@ -325,8 +325,8 @@ def _deliver(
         from whynan.report.redaction import redacted
 
         report = redacted(report)
-    to = beside(options.json, csv)
-    rows = ranges.chosen(report.ranges, sort=sort, ops=ops, names=names)
+    to = report_stream(options.json, csv)
+    rows = ranges.select_rows(report.ranges, sort=sort, ops=ops, names=names)
     if csv is not None:
         write_text(csv, ranges.to_csv(rows))
     if options.json is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from whynan.cli.completion import folders
-from whynan.cli.main import beside
+from whynan.cli.main import report_stream
 from whynan.errors import UsageError
 
 
@@ -42,7 +42,7 @@ def replay(directory: str, modules: tuple[str, ...], run_script: bool, **chosen:
     Exit status: 1 if the bad number is there again, 0 if it is not. It is 2 if there is nothing to run.
     """
     from whynan.config import Options
-    from whynan.run.capsule.replay import replayed
+    from whynan.run.capsule.replay import replay_capsule
     from whynan.run.output.files import check_writable, write_json
 
     options = Options.load(**chosen)
@@ -53,7 +53,7 @@ def replay(directory: str, modules: tuple[str, ...], run_script: bool, **chosen:
         from whynan.run.capsule.replay import run_script as run
 
         run(directory)
-    report = replayed(directory, modules=modules)
+    report = replay_capsule(directory, modules=modules)
     if options.redact:
         from whynan.report.redaction import redacted
 
@@ -61,7 +61,7 @@ def replay(directory: str, modules: tuple[str, ...], run_script: bool, **chosen:
     if options.json is not None:
         write_json(options.json, report.to_json())
     if not options.quiet:
-        report.show(to=beside(options.json))
+        report.show(to=report_stream(options.json))
     return report.run.exit_status.whynan
 
 

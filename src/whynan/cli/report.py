@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TextIO, cast
 
 import click
 
-from whynan.cli.main import beside
+from whynan.cli.main import report_stream
 from whynan.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,17 +71,17 @@ def report(path: str, **chosen: Any) -> int:
     if options.json is not None:
         check_writable(options.json, "--json")
         _refuse_to_lose(options.json, path)
-    document = opened(path)
+    document = open_document(path)
     if options.redact:
         document = document.redacted()
     if options.json is not None:
         write_json(options.json, document.to_json())
     if not options.quiet:
-        document.show(show_all=options.all_, to=beside(options.json))
+        document.show(show_all=options.all_, to=report_stream(options.json))
     return document.exit_status(strict=options.strict)
 
 
-class Saved:
+class SavedReport:
     """A report of a run."""
 
     def __init__(self, report: Report) -> None:
@@ -111,17 +111,17 @@ class Saved:
 
 def saved_report(content: bytes) -> Document:
     """The report that a file holds; raises ``UsageError`` where it holds none."""
-    from whynan.report.json import read
+    from whynan.report.json import parse_report
 
-    return Saved(read(content))
+    return SavedReport(parse_report(content))
 
 
-def opened(path: str) -> Document:
+def open_document(path: str) -> Document:
     """What a file or the folder of a trace holds; raises ``UsageError`` where that is nothing of whynan's."""
     if os.path.isdir(path):
         from whynan.run.output.run_trace import report_of_directory
 
-        return Saved(report_of_directory(path))
+        return SavedReport(report_of_directory(path))
     content = _content(path)
     schema = _schema(content)
     if schema.startswith("whynan.trace/"):

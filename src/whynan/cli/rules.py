@@ -39,10 +39,10 @@ def rules(rule: str | None, format_: str) -> None:
     Exit status: 0, or 2 if there is no such rule.
     """
     from whynan.report.catalogue import show, to_json
-    from whynan.rules.catalogue import called
+    from whynan.rules.catalogue import find_rules
     from whynan.rules.catalogue import rules as all_rules
 
-    found = all_rules() if rule is None else called(rule)
+    found = all_rules() if rule is None else find_rules(rule)
     if format_ == "json":
         click.echo(to_json(found))
     else:

@@ -6,8 +6,8 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from whynan.expr.pattern import binary, constant_value, is_sliced, sliced
-from whynan.expr.term import Term, applied, bound, canonical_term, number, power, product_of, sum_of
+from whynan.expr.pattern import binary, constant_value, is_sliced, sliced_source
+from whynan.expr.term import Term, apply_operator, bind_arguments, canonical_term, number, power, product_of, sum_of
 from whynan.ops import signatures, spelling
 from whynan.source.calls import function_of, operator_of
 from whynan.source.dataflow import Reaching
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # -- The small functions of a file whose calls can be read as what they compute, and the arguments of such a call ------
 
 
-def helper_of(place: Place, callee: ast.expr) -> ast.FunctionDef | None:
+def find_helper(place: Place, callee: ast.expr) -> ast.FunctionDef | None:
     """The function of the module that a call is of, where it can be no other and only computes a value."""
     if not isinstance(callee, ast.Name) or place.tree is None:
         return None
@@ -44,7 +44,7 @@ def helper_of(place: Place, callee: ast.expr) -> ast.FunctionDef | None:
     return function if all(isinstance(s, (ast.Assign, ast.AnnAssign)) for s in body[:-1]) else None
 
 
-def result_of(function: ast.FunctionDef) -> ast.expr:
+def return_expression(function: ast.FunctionDef) -> ast.expr:
     """The expression that such a function returns."""
     last = function.body[-1]
     assert isinstance(last, ast.Return)
@@ -52,7 +52,7 @@ def result_of(function: ast.FunctionDef) -> ast.expr:
     return last.value
 
 
-def arguments_of(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:
+def bind_call(function: ast.FunctionDef, call: ast.Call) -> dict[str, ast.expr] | None:
     """The arguments of a call by parameter, defaults among them; None where they do not fit."""
     parameters = [a.arg for a in [*function.args.args, *function.args.kwonlyargs]]
     positional = [a.arg for a in function.args.args]
@@ -128,15 +128,15 @@ class Reader:
             ):
                 found = self._call(call)
                 if found is not None and found.name in ("max", "min") and found.child("dim") is not None:
-                    return applied("a" + found.name, found.children, node, own=own | {call})
+                    return apply_operator("a" + found.name, found.children, node, own=own | {call})
                 return self._leaf(node)
             case ast.Subscript(value=value) if is_sliced(node):
-                return sliced(self.read(value), node)
+                return sliced_source(self.read(value), node)
             case ast.Attribute(value=ast.Call(args=[ast.Attribute(value=value, attr="dtype")]) as call, attr=limit):
                 if self.place.meaning(call.func) != ["torch", "finfo"]:
                     return self._leaf(node)
-                kind = applied("finfo", [("input", self.read(value))], own=frozenset({call}))
-                return applied("." + limit, [("input", kind)], node, own=own)
+                kind = apply_operator("finfo", [("input", self.read(value))], own=frozenset({call}))
+                return apply_operator("." + limit, [("input", kind)], node, own=own)
             case _:
                 return self._leaf(node)
 
@@ -159,7 +159,7 @@ class Reader:
         keywords |= {k: self.read(value) for k, value in settings.items()}
         if keywords.keys() & {"alpha", "rounding_mode", "out"}:
             return None
-        given = bound(name, [self.read(value) for value in values], keywords)
+        given = bind_arguments(name, [self.read(value) for value in values], keywords)
         if not given:
             return None
         if name in ("max", "min"):
@@ -199,7 +199,9 @@ class Reader:
     def _leaf(self, node: Node) -> Term:
         pure = self.is_pure(node)
         names = sorted(
-            (n.id, tuple(sorted(id(d) for d in self.reaching.of(n)))) for n in ast.walk(node) if isinstance(n, ast.Name)
+            (n.id, tuple(sorted(id(d) for d in self.reaching.definitions_at(n))))
+            for n in ast.walk(node)
+            if isinstance(n, ast.Name)
         )
         key = ("leaf", ast.dump(node), tuple(names)) if pure else ("leaf", id(node))
         return Term("leaf", key=key, node=node)
@@ -215,7 +217,7 @@ class Reader:
 
     def is_pure_call(self, node: ast.Call) -> bool:
         """Whether a call itself, its arguments apart, has the same value each time and does nothing else."""
-        if isinstance(node.func, ast.Name) and node.func.id in _PLAIN and node.func.id not in self.place.assigned:
+        if isinstance(node.func, ast.Name) and node.func.id in _PLAIN and node.func.id not in self.place.assigned_names:
             return True
         if (self.place.meaning(node.func) or [""])[0] == "math":
             return True
@@ -228,50 +230,55 @@ class Reader:
         """The only assignment that made a name's value, where its expression is known."""
         if term.name != "leaf" or not isinstance(term.node, ast.Name):
             return None
-        found = self.reaching.only(term.node)
-        if found is None or found.value is None or self.place.is_late(term.node) or self.place.is_late(found.value):
+        found = self.reaching.single_definition(term.node)
+        if (
+            found is None
+            or found.value is None
+            or self.place.is_deferred(term.node)
+            or self.place.is_deferred(found.value)
+        ):
             return None
         return found
 
-    def expanded(self, term: Term) -> Term | None:
+    def expand(self, term: Term) -> Term | None:
         """The term of the expression that a name stands for."""
         if term.name == "leaf" and isinstance(term.node, ast.NamedExpr):
             return self.read(term.node.value)
         if term.name == "leaf" and isinstance(term.node, ast.Call):
-            return self._called(term.node)
+            return self._helper_call_term(term.node)
         found = self.definition(term)
         return None if found is None or found.value is None else self.read(found.value)
 
-    def _called(self, node: ast.Call) -> Term | None:
+    def _helper_call_term(self, node: ast.Call) -> Term | None:
         """What a call of a small function of the same file computes."""
         if node not in self._results:
             self._results[node] = None  # a function that calls itself is none of these
-            function = helper_of(self.place, node.func)
-            given = arguments_of(function, node) if function is not None else None
+            function = find_helper(self.place, node.func)
+            given = bind_call(function, node) if function is not None else None
             if function is not None and given is not None:
                 arguments = {name: self.read(value) for name, value in given.items()}
                 inner = self if function is self.reaching.function else Reader(self.place, function)
-                found = _inlined(inner, inner.read(result_of(function)), arguments)
+                found = _inline(inner, inner.read(return_expression(function)), arguments)
                 self._results[node] = None if found is None else replace(found, own=found.own | {node}, node=None)
         return self._results[node]
 
-    def same(self, first: Term, second: Term) -> bool:
+    def is_equivalent(self, first: Term, second: Term) -> bool:
         """Whether two terms have one value, whatever names their parts were given."""
         return first.key == second.key or self.full_key(first) == self.full_key(second)
 
-    def inside(self, term: Term) -> tuple[Term, tuple[ast.Call, ast.expr]] | None:
+    def unwrap(self, term: Term) -> tuple[Term, tuple[ast.Call, ast.expr]] | None:
         """The operand of a cast or a view, and the call with the operand's expression."""
         inner = term.child("input")
         if term.name not in signatures.CASTS | signatures.VIEWS or inner is None or not isinstance(term.node, ast.Call):
             return None
         return (inner, (term.node, inner.node)) if isinstance(inner.node, ast.expr) else None
 
-    def written_out(self, pattern: Term) -> tuple[Term, ...]:
+    def decompositions(self, pattern: Term) -> tuple[Term, ...]:
         """None: the source has the names of its operators."""
         del pattern
         return ()
 
-    def divides(self, node: object) -> bool:
+    def is_division(self, node: object) -> bool:
         """Whether a node of the source is a division."""
         match node:
             case ast.BinOp(op=ast.Div()) | ast.AugAssign(op=ast.Div()):
@@ -286,22 +293,22 @@ class Reader:
         known = self._keys.get(id(term))
         if known is not None:
             return known[1]
-        made = self.expanded(term) if term.name == "leaf" and depth else None
+        made = self.expand(term) if term.name == "leaf" and depth else None
         if made is not None:
             key = self.full_key(made, depth - 1)
         elif not term.children:
             key = term.key
         else:
-            rebuilt = _rebuilt(term, [(p, self._opened(c, depth - 1)) for p, c in term.children])
+            rebuilt = _with_children(term, [(p, self._expanded_key(c, depth - 1)) for p, c in term.children])
             key = rebuilt.key
         self._keys[id(term)] = term, key
         return key
 
-    def _opened(self, term: Term, depth: int) -> Term:
+    def _expanded_key(self, term: Term, depth: int) -> Term:
         return replace(term, name="leaf" if not term.children else term.name, key=self.full_key(term, depth))
 
 
-def _inlined(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | None:
+def _inline(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | None:
     """A term of a called function as one of its caller: its parameters as what they were given; None where it cannot.
 
     Names of the module stay, and names of the function become what they stand for.
@@ -312,7 +319,7 @@ def _inlined(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | No
         return term
     children: list[tuple[str, Term]] = []
     for parameter, child in term.children:
-        found = _inlined(inner, child, arguments)
+        found = _inline(inner, child, arguments)
         if found is None:
             return None
         children.append((parameter, found))
@@ -323,32 +330,32 @@ def _inlined(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | No
         "add": lambda: sum_of(operands, own=term.own, hidden=term.hidden),
         "mul": lambda: product_of(operands, own=term.own),
         "pow": lambda: power(operands[0], operands[1], own=term.own, divided=term.origin is not None),
-    }.get(term.name, lambda: applied(term.name, children, own=term.own))
+    }.get(term.name, lambda: apply_operator(term.name, children, own=term.own))
     return rebuilt()
 
 
 def _leaf(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | None:
     node = term.node
-    made = inner.expanded(term)
+    made = inner.expand(term)
     if made is not None:
-        return _inlined(inner, made, arguments)
+        return _inline(inner, made, arguments)
     if isinstance(node, ast.Name):
-        definition = inner.reaching.only(node)
+        definition = inner.reaching.single_definition(node)
         if definition is not None and isinstance(definition.node, ast.arg):
             return arguments.get(node.id)
     if node is None or not inner.is_pure(node):
         return None
     names = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
-    if any(definition.node is not None for name in names for definition in inner.reaching.of(name)):
+    if any(definition.node is not None for name in names for definition in inner.reaching.definitions_at(name)):
         return None
     return replace(term, key=("global", ast.dump(node)))
 
 
-def _rebuilt(term: Term, children: list[tuple[str, Term]]) -> Term:
+def _with_children(term: Term, children: list[tuple[str, Term]]) -> Term:
     if term.name in ("add", "mul"):
         key = (term.name, tuple(sorted(repr(c.key) for _, c in children)))
         return Term(term.name, tuple(children), key=key)
-    return applied(term.name, children)
+    return apply_operator(term.name, children)
 
 
 def _is_constant(node: ast.expr) -> bool:

@@ -38,45 +38,45 @@ class Expressions:
         self.operations = {operation.event: operation for operation in around.operations}
         self._terms: dict[int, Term] = {}
 
-    def base(self, operation: Operation) -> str:
+    def operator_name(self, operation: Operation) -> str:
         """The base name of what an operation does, in ATen's vocabulary."""
         if self._onnx:
             return _APART.get(op_type(operation.op)) or meaning(operation.op).base
         name = base_name(operation.op)
         return name if name.startswith("__") else name.removesuffix("_")
 
-    def of(self, event: int) -> Term:
+    def output_term(self, event: int) -> Term:
         """The term of what an event wrote; a leaf of an event that is not known."""
         known = self._terms.get(event)
         if known is None:
             operation = self.operations.get(event)
-            known = leaf(f"event {event}") if operation is None else self._read(operation)
+            known = leaf(f"event {event}") if operation is None else self._operation_term(operation)
             self._terms[event] = known = known if known.size <= LARGEST else leaf(f"event {event}")
         return known
 
-    def argument(self, event: int, *names: str) -> Term | None:
+    def argument_term(self, event: int, *names: str) -> Term | None:
         """The term of an argument of an event, by its name in ATen's vocabulary; None where there is none."""
         operation = self.operations.get(event)
-        found = None if operation is None else self._named(operation, *names)
+        found = None if operation is None else self._find_argument(operation, *names)
         return None if found is None else self._term(found)
 
-    def given(self, event: int, *names: str) -> Argument | None:
+    def recorded_argument(self, event: int, *names: str) -> Argument | None:
         """An argument of an event as it was recorded."""
         operation = self.operations.get(event)
-        return None if operation is None else self._named(operation, *names)
+        return None if operation is None else self._find_argument(operation, *names)
 
-    def after(self) -> tuple[int, ...]:
+    def consumers(self) -> tuple[int, ...]:
         """The events that have read what was born, or what was computed from it; the next first."""
         found = [o for o in self.operations.values() if o.hops > 0]
         return tuple(o.event for o in sorted(found, key=lambda o: (o.hops, o.event)))
 
-    def sees_through(self, event: int) -> bool:
+    def is_copy(self, event: int) -> bool:
         """Whether an event gives its operand's elements again."""
-        return event in self.operations and self.base(self.operations[event]) in bases("see-through")
+        return event in self.operations and self.operator_name(self.operations[event]) in bases("see-through")
 
     # -- one operation -------------------------------------------------------------------------------------------
 
-    def _named(self, operation: Operation, *names: str) -> Argument | None:
+    def _find_argument(self, operation: Operation, *names: str) -> Argument | None:
         known = meaning(operation.op) if self._onnx else None
         for name in names:
             for found in operation.arguments:
@@ -84,7 +84,7 @@ class Expressions:
                     return found
         return None
 
-    def terms(self, operation: Operation) -> list[Term]:
+    def tensor_terms(self, operation: Operation) -> list[Term]:
         """The terms of all tensors among the arguments."""
         return [self._term(a) for a in operation.arguments if a.shape is not None or a.event is not None]
 
@@ -95,9 +95,9 @@ class Expressions:
         if self._is_constant(argument):
             return number(float(argument.min or 0.0))
         if argument.event is not None:
-            made = self.of(argument.event)
+            made = self.output_term(argument.event)
             whole = self.operations.get(argument.event)
-            several = whole is not None and self.base(whole) in TORCH.having("several")
+            several = whole is not None and self.operator_name(whole) in TORCH.having("several")
             # which of its outputs it is, its elements tell
             return call("part", made, leaf(f"{argument.elements}")) if several else made
         return leaf(f"x{argument.elements}")
@@ -117,62 +117,62 @@ class Expressions:
         name = base_name(made.op)
         return name in TORCH.having("value-free") and (single or (name.endswith("_like") and argument.min != 0))
 
-    def numeric(self, operation: Operation, *names: str) -> float | None:
+    def numeric_argument(self, operation: Operation, *names: str) -> float | None:
         """An argument that is a number."""
-        found = self._named(operation, *names)
+        found = self._find_argument(operation, *names)
         return None if found is None else self._term(found).number
 
-    def _read(self, operation: Operation) -> Term:
-        base = self.base(operation)
+    def _operation_term(self, operation: Operation) -> Term:
+        base = self.operator_name(operation)
         reads = _READERS.get(base)
         made = reads(self, operation) if reads is not None else None
         if made is not None:
             return made
-        arguments = self.terms(operation)
+        arguments = self.tensor_terms(operation)
         if base in bases("see-through"):
             # under vmap a number comes as the copy of a number
-            return self.one(operation)
-        if base in TORCH.having("limit") and arguments and self._changes_nothing(operation, base):
+            return self.operand_term(operation)
+        if base in TORCH.having("limit") and arguments and self._is_identity(operation, base):
             return arguments[0]
         return call(base, *arguments) if arguments else leaf(f"event {operation.event}")
 
-    def _changes_nothing(self, operation: Operation, base: str) -> bool:
-        given = self._named(operation, "self", "input", "X")
-        low = 0.0 if base == "relu" else self.numeric(operation, "min", "min_val")
-        high = self.numeric(operation, "max", "max_val")
+    def _is_identity(self, operation: Operation, base: str) -> bool:
+        given = self._find_argument(operation, "self", "input", "X")
+        low = 0.0 if base == "relu" else self.numeric_argument(operation, "min", "min_val")
+        high = self.numeric_argument(operation, "max", "max_val")
         if given is None or given.min is None or given.max is None or (low is None and high is None):
             return False
         return (low is None or given.min >= low) and (high is None or given.max <= high)
 
     # -- what several spellings have in common -------------------------------------------------------------------
 
-    def one(self, operation: Operation, *names: str) -> Term:
+    def operand_term(self, operation: Operation, *names: str) -> Term:
         """The argument of this name, else the first."""
-        found = self._named(operation, *names, "self", "input")
+        found = self._find_argument(operation, *names, "self", "input")
         if found is not None:
             return self._term(found)
-        arguments = self.terms(operation)
+        arguments = self.tensor_terms(operation)
         return arguments[0] if arguments else leaf(f"event {operation.event}")
 
-    def two(self, operation: Operation, first: str = "self", second: str = "other") -> tuple[Term, Term]:
+    def operand_terms(self, operation: Operation, first: str = "self", second: str = "other") -> tuple[Term, Term]:
         """Two arguments by their names."""
-        return self.one(operation, first), self.one(operation, second)
+        return self.operand_term(operation, first), self.operand_term(operation, second)
 
-    def apart(self, operation: Operation) -> tuple[Term, Term]:
+    def distinct_operand_terms(self, operation: Operation) -> tuple[Term, Term]:
         """Two arguments, which are told apart where they are two choices of one tensor's elements."""
-        a, b = (self._named(operation, name) for name in ("self", "other"))
-        x, y = self.two(operation)
+        a, b = (self._find_argument(operation, name) for name in ("self", "other"))
+        x, y = self.operand_terms(operation)
         if a is None or b is None or a.event is None or a.event != b.event or a.elements == b.elements:
             return x, y
         return call("part", x, leaf(f"{a.elements}")), call("part", y, leaf(f"{b.elements}"))
 
     def factor(self, operation: Operation, name: str) -> float:
         """A factor that is 1 unless it is given: alpha, value."""
-        return self.numeric(operation, name) or 1.0
+        return self.numeric_argument(operation, name) or 1.0
 
-    def count(self, operation: Operation) -> float | None:
+    def reduced_count(self, operation: Operation) -> float | None:
         """How many elements a reduction takes together; None where that is not known."""
-        given = self._named(operation, "self", "input")
+        given = self._find_argument(operation, "self", "input")
         if given is None or given.shape is None or operation.shape is None:
             return None
         whole, made = math.prod(given.shape), math.prod(operation.shape)
@@ -181,7 +181,7 @@ class Expressions:
     def exponent(self, event: int) -> float | None:
         """The exponent of a power: a number, or the value of a tensor that holds only one."""
         operation = self.operations.get(event)
-        given = None if operation is None else self._named(operation, "exponent")
+        given = None if operation is None else self._find_argument(operation, "exponent")
         if given is None:
             return None
         if given.min is not None and given.min == given.max and given.shape is not None and math.prod(given.shape) == 1:
@@ -189,28 +189,28 @@ class Expressions:
         return self._term(given).number
 
 
-def _added(e: Expressions, o: Operation) -> Term:
-    return _padded(add(e.one(o), scale(e.factor(o, "alpha"), e.one(o, "other"))))
+def _add_term(e: Expressions, o: Operation) -> Term:
+    return _strip_epsilon(add(e.operand_term(o), scale(e.factor(o, "alpha"), e.operand_term(o, "other"))))
 
 
-def _subtracted(e: Expressions, o: Operation) -> Term:
-    first, second = e.apart(o)
-    return _padded(subtract(first, scale(e.factor(o, "alpha"), second)))
+def _sub_term(e: Expressions, o: Operation) -> Term:
+    first, second = e.distinct_operand_terms(o)
+    return _strip_epsilon(subtract(first, scale(e.factor(o, "alpha"), second)))
 
 
 def _rsub(e: Expressions, o: Operation) -> Term:
-    return _padded(subtract(e.one(o, "other"), scale(e.factor(o, "alpha"), e.one(o))))
+    return _strip_epsilon(subtract(e.operand_term(o, "other"), scale(e.factor(o, "alpha"), e.operand_term(o))))
 
 
-def _padded(term: Term) -> Term:
+def _strip_epsilon(term: Term) -> Term:
     """A sum without the constant that keeps it away from 0."""
     if term.kind == "sum" and term.parts and 0 < abs(term.constant) <= TINY:
         return add(term, number(-term.constant))
     return term
 
 
-def _powered(e: Expressions, o: Operation) -> Term | None:
-    base, exponent = e.two(o, "self", "exponent")
+def _pow_term(e: Expressions, o: Operation) -> Term | None:
+    base, exponent = e.operand_terms(o, "self", "exponent")
     if (value := e.exponent(o.event)) is not None:
         return power(base, value)
     if (value := base.number) is not None and value > 0:
@@ -219,42 +219,42 @@ def _powered(e: Expressions, o: Operation) -> Term | None:
 
 
 def _mean(e: Expressions, o: Operation) -> Term:
-    count = e.count(o)
-    return call("mean", e.one(o)) if count is None else scale(1 / count, call("sum", e.one(o)))
+    count = e.reduced_count(o)
+    return call("mean", e.operand_term(o)) if count is None else scale(1 / count, call("sum", e.operand_term(o)))
 
 
 def _variance(e: Expressions, o: Operation) -> Term:
-    count, x = e.count(o), e.one(o)
-    correction = e.numeric(o, "correction", "unbiased")
+    count, x = e.reduced_count(o), e.operand_term(o)
+    correction = e.numeric_argument(o, "correction", "unbiased")
     free = None if count is None else count - (1.0 if correction is None else correction)
     return scale(1 / free, call("deviations", x)) if free and free > 0 else call("var", x)
 
 
 def _norm(e: Expressions, o: Operation) -> Term | None:
-    kind = e.numeric(o, "ord", "p")
-    x = e.one(o)
+    kind = e.numeric_argument(o, "ord", "p")
+    x = e.operand_term(o)
     if kind in (None, 2.0):
         return power(call("sum", power(x, 2)), 0.5)
     return call("sum", call("abs", x)) if kind == 1 else call("norm", x)
 
 
 def _squared_error(e: Expressions, o: Operation) -> Term | None:
-    squared = power(subtract(e.one(o), e.one(o, "target")), 2)
-    reduction, count = e.numeric(o, "reduction"), e.count(o)
+    squared = power(subtract(e.operand_term(o), e.operand_term(o, "target")), 2)
+    reduction, count = e.numeric_argument(o, "reduction"), e.reduced_count(o)
     if reduction == 0:
         return squared
     return call("sum", squared) if reduction == 2 or count is None else scale(1 / count, call("sum", squared))
 
 
-def _chosen(e: Expressions, o: Operation) -> Term | None:
-    terms = e.terms(o)
+def _where_term(e: Expressions, o: Operation) -> Term | None:
+    terms = e.tensor_terms(o)
     if len(terms) != 3:
         return None
-    return _where(terms[0], e.one(o, "self", "X"), e.one(o, "other", "Y"))
+    return _where(terms[0], e.operand_term(o, "self", "X"), e.operand_term(o, "other", "Y"))
 
 
-def _filled(e: Expressions, o: Operation) -> Term:
-    return _where(e.one(o, "mask"), e.one(o, "value"), e.one(o))
+def _masked_fill_term(e: Expressions, o: Operation) -> Term:
+    return _where(e.operand_term(o, "mask"), e.operand_term(o, "value"), e.operand_term(o))
 
 
 def _where(mask: Term, chosen: Term, other: Term) -> Term:
@@ -283,20 +283,20 @@ _EQUATION: Final = re.compile(r"([^,]+),([^,]+)->(.*)")
 
 def _product_of_matrices(e: Expressions, o: Operation) -> Term | None:
     """A product of matrices; of vectors it is a sum of products, and with ones a sum."""
-    a, b = e.one(o), e.one(o, "mat2", "vec", "tensor", "other")
+    a, b = e.operand_term(o), e.operand_term(o, "mat2", "vec", "tensor", "other")
     if not _is_dot(e, o):
         if any(_is_ones(e, o, name) for name in ("mat2", "vec", "other")):
             return call("sum", a)
         if _is_ones(e, o, "self"):
             return call("sum", b)
-    if (found := _by_equation(e, o, a, b)) is not None:
+    if (found := _einsum_term(e, o, a, b)) is not None:
         return found
     return call("sum", multiply(a, b)) if _is_vectors(e, o) else call("matmul", a, b)
 
 
-def _by_equation(e: Expressions, o: Operation, a: Term, b: Term) -> Term | None:
+def _einsum_term(e: Expressions, o: Operation, a: Term, b: Term) -> Term | None:
     """A product element by element, or the sum of one, where the equation says so."""
-    given = e.given(o.event, "equation")
+    given = e.recorded_argument(o.event, "equation")
     found = None if given is None or given.text is None else _EQUATION.fullmatch(given.text.replace(" ", ""))
     if found is None or found[1] != found[2]:
         return None
@@ -305,18 +305,18 @@ def _by_equation(e: Expressions, o: Operation, a: Term, b: Term) -> Term | None:
 
 def _is_ones(e: Expressions, o: Operation, name: str) -> bool:
     """Whether all elements of an argument are 1."""
-    given = e.given(o.event, name)
+    given = e.recorded_argument(o.event, name)
     return given is not None and given.min == given.max == 1
 
 
 def _is_dot(e: Expressions, o: Operation) -> bool:
     """Whether it is a product of two vectors by its name, which nobody takes a sum with."""
-    return e.base(o) in ("dot", "vdot")
+    return e.operator_name(o) in ("dot", "vdot")
 
 
 def _is_vectors(e: Expressions, o: Operation) -> bool:
     """Whether a product of matrices is one of vectors, one number each."""
-    given = [e.given(o.event, name) for name in ("self", "mat2")]
+    given = [e.recorded_argument(o.event, name) for name in ("self", "mat2")]
     flat = all(found is not None and found.shape is not None and len(found.shape) == 1 for found in given)
     return flat or _is_dot(e, o) or (o.shape or (0,))[-2:] == (1, 1)
 
@@ -325,89 +325,93 @@ def _is_vectors(e: Expressions, o: Operation) -> bool:
 
 
 def _softplus(e: Expressions, o: Operation) -> Term | None:
-    beta = e.numeric(o, "beta")
-    return call("log", add(ONE, call("exp", e.one(o)))) if beta in (None, 1.0) else None
+    beta = e.numeric_argument(o, "beta")
+    return call("log", add(ONE, call("exp", e.operand_term(o)))) if beta in (None, 1.0) else None
 
 
-def _extreme(name: str) -> Callable[[Expressions, Operation], Term | None]:
+def _min_max_reader(name: str) -> Callable[[Expressions, Operation], Term | None]:
     def read(e: Expressions, o: Operation) -> Term | None:
-        terms = e.terms(o)
+        terms = e.tensor_terms(o)
         return call("maximum" if name == "max" else "minimum", *terms) if len(terms) == 2 else call(name, *terms[:1])
 
     return read
 
 
-def _of_one(make: Callable[[Term], Term]) -> Callable[[Expressions, Operation], Term | None]:
-    return lambda e, o: make(e.one(o))
+def _unary_reader(make: Callable[[Term], Term]) -> Callable[[Expressions, Operation], Term | None]:
+    return lambda e, o: make(e.operand_term(o))
 
 
-def _named(name: str) -> Callable[[Expressions, Operation], Term | None]:
-    return lambda e, o: call(name, e.one(o))
+def _call_reader(name: str) -> Callable[[Expressions, Operation], Term | None]:
+    return lambda e, o: call(name, e.operand_term(o))
 
 
 _READERS: Final[dict[str, Callable[[Expressions, Operation], Term | None]]] = {
-    "add": _added,
-    "sub": _subtracted,
+    "add": _add_term,
+    "sub": _sub_term,
     "rsub": _rsub,
-    "neg": _of_one(lambda x: scale(-1, x)),
-    "mul": lambda e, o: multiply(*e.two(o)),
-    "div": lambda e, o: multiply(e.one(o), power(e.one(o, "other"), -1)),
-    "true_divide": lambda e, o: multiply(e.one(o), power(e.one(o, "other"), -1)),
-    "reciprocal": _of_one(lambda x: power(x, -1)),
-    "sqrt": _of_one(lambda x: power(x, 0.5)),
-    "rsqrt": _of_one(lambda x: power(x, -0.5)),
-    "square": _of_one(lambda x: power(x, 2)),
-    "pow": _powered,
-    "float_power": _powered,
+    "neg": _unary_reader(lambda x: scale(-1, x)),
+    "mul": lambda e, o: multiply(*e.operand_terms(o)),
+    "div": lambda e, o: multiply(e.operand_term(o), power(e.operand_term(o, "other"), -1)),
+    "true_divide": lambda e, o: multiply(e.operand_term(o), power(e.operand_term(o, "other"), -1)),
+    "reciprocal": _unary_reader(lambda x: power(x, -1)),
+    "sqrt": _unary_reader(lambda x: power(x, 0.5)),
+    "rsqrt": _unary_reader(lambda x: power(x, -0.5)),
+    "square": _unary_reader(lambda x: power(x, 2)),
+    "pow": _pow_term,
+    "float_power": _pow_term,
     "addcmul": lambda e, o: add(
-        e.one(o), scale(e.factor(o, "value"), multiply(e.one(o, "tensor1"), e.one(o, "tensor2")))
+        e.operand_term(o),
+        scale(e.factor(o, "value"), multiply(e.operand_term(o, "tensor1"), e.operand_term(o, "tensor2"))),
     ),
     "addcdiv": lambda e, o: add(
-        e.one(o), scale(e.factor(o, "value"), multiply(e.one(o, "tensor1"), power(e.one(o, "tensor2"), -1)))
+        e.operand_term(o),
+        scale(e.factor(o, "value"), multiply(e.operand_term(o, "tensor1"), power(e.operand_term(o, "tensor2"), -1))),
     ),
-    "lerp": lambda e, o: add(e.one(o), multiply(e.one(o, "weight"), subtract(e.one(o, "end"), e.one(o)))),
-    "exp": _named("exp"),
-    "exp2": _of_one(lambda x: call("exp", scale(math.log(2), x))),
-    "expm1": _of_one(lambda x: subtract(call("exp", x), ONE)),
-    "log": _named("log"),
-    "log2": _of_one(lambda x: scale(1 / math.log(2), call("log", x))),
-    "log10": _of_one(lambda x: scale(1 / math.log(10), call("log", x))),
-    "log1p": _of_one(lambda x: call("log", add(ONE, x))),
-    "xlogy": lambda e, o: multiply(e.one(o), call("log", e.one(o, "other"))),
-    "special_xlog1py": lambda e, o: multiply(e.one(o), call("log", add(ONE, e.one(o, "other")))),
-    "special_entr": _of_one(lambda x: scale(-1, multiply(x, call("log", x)))),
-    "sigmoid": _of_one(sigmoid),
-    "log_sigmoid_forward": _of_one(lambda x: scale(-1, call("log", add(ONE, call("exp", scale(-1, x)))))),
+    "lerp": lambda e, o: add(
+        e.operand_term(o), multiply(e.operand_term(o, "weight"), subtract(e.operand_term(o, "end"), e.operand_term(o)))
+    ),
+    "exp": _call_reader("exp"),
+    "exp2": _unary_reader(lambda x: call("exp", scale(math.log(2), x))),
+    "expm1": _unary_reader(lambda x: subtract(call("exp", x), ONE)),
+    "log": _call_reader("log"),
+    "log2": _unary_reader(lambda x: scale(1 / math.log(2), call("log", x))),
+    "log10": _unary_reader(lambda x: scale(1 / math.log(10), call("log", x))),
+    "log1p": _unary_reader(lambda x: call("log", add(ONE, x))),
+    "xlogy": lambda e, o: multiply(e.operand_term(o), call("log", e.operand_term(o, "other"))),
+    "special_xlog1py": lambda e, o: multiply(e.operand_term(o), call("log", add(ONE, e.operand_term(o, "other")))),
+    "special_entr": _unary_reader(lambda x: scale(-1, multiply(x, call("log", x)))),
+    "sigmoid": _unary_reader(sigmoid),
+    "log_sigmoid_forward": _unary_reader(lambda x: scale(-1, call("log", add(ONE, call("exp", scale(-1, x)))))),
     "softplus": _softplus,
-    "tanh": _named("tanh"),
-    "cosh": _of_one(lambda x: add(scale(0.5, call("exp", x)), scale(0.5, call("exp", scale(-1, x))))),
-    "sinh": _of_one(lambda x: subtract(scale(0.5, call("exp", x)), scale(0.5, call("exp", scale(-1, x))))),
-    "_softmax": _named("softmax"),
-    "softmax": _named("softmax"),
-    "_log_softmax": _named("log_softmax"),
-    "log_softmax": _named("log_softmax"),
-    "logsumexp": _named("logsumexp"),
-    "reducelogsum": _of_one(lambda x: call("log", call("sum", x))),
-    "abs": _named("abs"),
-    "sum": _named("sum"),
-    "nansum": _named("sum"),
+    "tanh": _call_reader("tanh"),
+    "cosh": _unary_reader(lambda x: add(scale(0.5, call("exp", x)), scale(0.5, call("exp", scale(-1, x))))),
+    "sinh": _unary_reader(lambda x: subtract(scale(0.5, call("exp", x)), scale(0.5, call("exp", scale(-1, x))))),
+    "_softmax": _call_reader("softmax"),
+    "softmax": _call_reader("softmax"),
+    "_log_softmax": _call_reader("log_softmax"),
+    "log_softmax": _call_reader("log_softmax"),
+    "logsumexp": _call_reader("logsumexp"),
+    "reducelogsum": _unary_reader(lambda x: call("log", call("sum", x))),
+    "abs": _call_reader("abs"),
+    "sum": _call_reader("sum"),
+    "nansum": _call_reader("sum"),
     "mean": _mean,
     **dict.fromkeys(("avg_pool2d", "avg_pool3d", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d"), _mean),
     "var": _variance,
     "std": lambda e, o: power(_variance(e, o), 0.5),
     "linalg_vector_norm": _norm,
     "norm": _norm,
-    "sum_of_magnitudes": _of_one(lambda x: call("sum", call("abs", x))),
-    "sum_of_squares": _of_one(lambda x: call("sum", power(x, 2))),
-    "max": _extreme("max"),
+    "sum_of_magnitudes": _unary_reader(lambda x: call("sum", call("abs", x))),
+    "sum_of_squares": _unary_reader(lambda x: call("sum", power(x, 2))),
+    "max": _min_max_reader("max"),
     # the axes of an ONNX node are an operand too
-    "amax": _named("max"),
-    "maximum": _extreme("max"),
-    "min": _extreme("min"),
-    "amin": _named("min"),
-    "minimum": _extreme("min"),
+    "amax": _call_reader("max"),
+    "maximum": _min_max_reader("max"),
+    "min": _min_max_reader("min"),
+    "amin": _call_reader("min"),
+    "minimum": _min_max_reader("min"),
     "mse_loss": _squared_error,
-    "where": _chosen,
-    "masked_fill": _filled,
+    "where": _where_term,
+    "masked_fill": _masked_fill_term,
     **dict.fromkeys(("mm", "bmm", "mv", "matmul", "dot", "vdot", "einsum"), _product_of_matrices),
 }

@@ -56,7 +56,7 @@ class Reader(Protocol):
     tolerance: float
     """Relative: as far as the numbers of a pattern may be from those that are there."""
 
-    def expanded(self, term: Term) -> Term | None:
+    def expand(self, term: Term) -> Term | None:
         """What a name stands for."""
         ...
 
@@ -64,19 +64,19 @@ class Reader(Protocol):
         """The assignment that made a name's value."""
         ...
 
-    def same(self, first: Term, second: Term) -> bool:
+    def is_equivalent(self, first: Term, second: Term) -> bool:
         """Whether two terms have one value."""
         ...
 
-    def inside(self, term: Term) -> tuple[Term, object] | None:
+    def unwrap(self, term: Term) -> tuple[Term, object] | None:
         """The operand of a cast or a view, and what stands around it."""
         ...
 
-    def written_out(self, pattern: Term) -> Iterable[Term]:
+    def decompositions(self, pattern: Term) -> Iterable[Term]:
         """Other patterns of the same value, where the terms may have lost an operator's name."""
         ...
 
-    def divides(self, node: object) -> bool:
+    def is_division(self, node: object) -> bool:
         """Whether a node is a division."""
         ...
 
@@ -110,31 +110,31 @@ class Matcher:
         if pattern.name == "variable":
             yield from self._bind(pattern.text, term, found)
             return
-        yield from self._plain(pattern, term, found, elementwise=elementwise)
-        made = self._reader.expanded(term)
+        yield from self._match_term(pattern, term, found, elementwise=elementwise)
+        made = self._reader.expand(term)
         definition = self._reader.definition(term)
         if made is not None:
             followed = found if definition is None else replace(found, definitions=(*found.definitions, definition))
             yield from self._match(pattern, made, followed, elementwise=elementwise)
         elif elementwise and pattern.name != "number" and pattern.name != term.name:
-            yield from self._within(pattern, term, found)
+            yield from self._match_wrapped(pattern, term, found)
         if is_divisor(term):
-            yield from self._divided(pattern, term, found, elementwise=elementwise)
-        for other in self._reader.written_out(pattern):
+            yield from self._match_divisor(pattern, term, found, elementwise=elementwise)
+        for other in self._reader.decompositions(pattern):
             yield from self._match(other, term, found, elementwise=elementwise)
 
-    def _divided(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
+    def _match_divisor(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
         """Opens a divisor's name that stands for a power: the two are one."""
         divisor, exponent = term.operands
-        made, definition = self._reader.expanded(divisor), self._reader.definition(divisor)
+        made, definition = self._reader.expand(divisor), self._reader.definition(divisor)
         if made is not None and made.name == "pow":
             opened = power(made, exponent, own=term.own)
             followed = found if definition is None else replace(found, definitions=(*found.definitions, definition))
             yield from self._match(pattern, opened, followed, elementwise=elementwise)
 
-    def _within(self, pattern: Term, term: Term, found: Match) -> Iterator[Match]:
+    def _match_wrapped(self, pattern: Term, term: Term, found: Match) -> Iterator[Match]:
         """Looks through a cast or a view, which then goes around the replacement."""
-        held = self._reader.inside(term)
+        held = self._reader.unwrap(term)
         if held is not None:
             inner, wrapper = held
             wrapped = replace(found, wrappers=(wrapper, *found.wrappers), nodes=found.nodes | term.own)
@@ -143,7 +143,7 @@ class Matcher:
     def _is_close(self, first: float, second: float) -> bool:
         return math.isclose(first, second, rel_tol=self._reader.tolerance)
 
-    def _plain(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
+    def _match_term(self, pattern: Term, term: Term, found: Match, *, elementwise: bool) -> Iterator[Match]:
         match pattern.name:
             case "number":
                 if term.name == "number" and self._is_close(term.value, pattern.value):
@@ -190,14 +190,14 @@ class Matcher:
             else:
                 return
         inside = elementwise and term.name in signatures.ELEMENTWISE
-        yield from self._all(pairs, used, elementwise=inside)
+        yield from self._match_pairs(pairs, used, elementwise=inside)
 
-    def _all(self, pairs: Sequence[tuple[Term, Term]], found: Match, *, elementwise: bool) -> Iterator[Match]:
+    def _match_pairs(self, pairs: Sequence[tuple[Term, Term]], found: Match, *, elementwise: bool) -> Iterator[Match]:
         if not pairs:
             yield found
             return
         for first in self._match(*pairs[0], found, elementwise=elementwise):
-            yield from self._all(pairs[1:], first, elementwise=elementwise)
+            yield from self._match_pairs(pairs[1:], first, elementwise=elementwise)
 
     def _bind(self, name: str, term: Term, found: Match) -> Iterator[Match]:
         if term.hidden:
@@ -205,22 +205,22 @@ class Matcher:
         known = found.variables.get(name)
         if known is None:
             yield replace(found, variables={**found.variables, name: term})
-        elif isinstance(known, Term) and self._reader.same(known, term):
+        elif isinstance(known, Term) and self._reader.is_equivalent(known, term):
             yield found
 
     # -- products and sums
 
-    def _opened(self, items: list[Term], name: str, found: Match) -> tuple[list[Term], Match] | None:
+    def _expand_names(self, items: list[Term], name: str, found: Match) -> tuple[list[Term], Match] | None:
         """Names that stand for a product (a sum) among the factors (the terms), opened."""
         opened: list[Term] = []
         changed = False
         for item in items:
-            made, definition = self._reader.expanded(item), self._reader.definition(item)
+            made, definition = self._reader.expand(item), self._reader.definition(item)
             if made is not None and definition is not None and made.name == name:
                 found = replace(found, definitions=(*found.definitions, definition), nodes=found.nodes | made.own)
                 opened += made.operands
                 changed = True
-            elif (twin := next((o for o in opened if self._reader.same(o, item)), None)) is not None:
+            elif (twin := next((o for o in opened if self._reader.is_equivalent(o, item)), None)) is not None:
                 opened.append(twin)
                 changed = changed or twin.key != item.key
             else:
@@ -233,7 +233,7 @@ class Matcher:
         if term.name == "mul":
             found = replace(found, nodes=found.nodes | term.own)
         yield from self._factors(wanted_number, wanted, given_number, given, found, whole=whole)
-        opened = self._opened(given, "mul", found)
+        opened = self._expand_names(given, "mul", found)
         if opened is not None:
             items, followed = opened
             again_number, again = coefficient(product_of([number(given_number), *items]))
@@ -254,19 +254,19 @@ class Matcher:
             return
         fixed = [w for w in wanted if w.name != "variable"]
         free = [w for w in wanted if w.name == "variable"]
-        for left, matched in self._assigned(fixed, given, found):
-            rest, unbound = self._taken(left, free, matched, "mul")
+        for left, matched in self._assignments(fixed, given, found):
+            rest, unbound = self._remove_bound(left, free, matched, "mul")
             if rest is None:
                 continue
             if unbound:
                 if rest or not self._is_close(ratio, 1) or any(map(is_divisor, fixed)):
-                    yield from self._shared(unbound, rest, ratio, matched, "mul")
+                    yield from self._distribute(unbound, rest, ratio, matched, "mul")
             elif whole and not rest and self._is_close(ratio, 1):
                 yield matched
             elif not whole:
                 more = [*rest] if self._is_close(ratio, 1) else [number(ratio), *rest]
                 yield replace(matched, factors=(*matched.factors, *more))
-        for divisor in fixed if any(map(self._reader.divides, found.nodes)) else ():
+        for divisor in fixed if any(map(self._reader.is_division, found.nodes)) else ():
             variable = divisor.operands[0] if is_divisor(divisor) else divisor
             if variable.name == "variable" and given_number not in (0, 1, -1) and wanted_number == 1:
                 # the divisor is a number, and has become the product's own
@@ -274,7 +274,7 @@ class Matcher:
                 for matched in self._bind(variable.text, number(1 / given_number), found):
                     yield from self._factors(1.0, others, 1.0, given, matched, whole=whole)
 
-    def _taken(
+    def _remove_bound(
         self, given: list[Term], free: list[Term], found: Match, name: str
     ) -> tuple[list[Term] | None, list[Term]]:
         """What is left of the parts without those that variables are which are known already; these missing: None."""
@@ -285,13 +285,13 @@ class Matcher:
                 unbound.append(variable)
                 continue
             for part in known.operands if known.name == name else (known,):
-                at = next((i for i, item in enumerate(rest) if self._reader.same(part, item)), None)
+                at = next((i for i, item in enumerate(rest) if self._reader.is_equivalent(part, item)), None)
                 if at is None:
                     return None, unbound
                 del rest[at]
         return rest, unbound
 
-    def _assigned(self, wanted: list[Term], given: list[Term], found: Match) -> Iterator[tuple[list[Term], Match]]:
+    def _assignments(self, wanted: list[Term], given: list[Term], found: Match) -> Iterator[tuple[list[Term], Match]]:
         """Each wanted one matched with one that is given, in every way; with those that are left."""
         if not wanted:
             yield given, found
@@ -300,9 +300,11 @@ class Matcher:
         alike = [i for i, item in enumerate(given) if (coefficient(item)[0] < 0) == is_negative]
         for i in [*alike, *(i for i in range(len(given)) if i not in alike)]:
             for matched in self._match(wanted[0], given[i], found, elementwise=True):
-                yield from self._assigned(wanted[1:], [*given[:i], *given[i + 1 :]], matched)
+                yield from self._assignments(wanted[1:], [*given[:i], *given[i + 1 :]], matched)
 
-    def _shared(self, free: list[Term], rest: list[Term], constant: float, found: Match, name: str) -> Iterator[Match]:
+    def _distribute(
+        self, free: list[Term], rest: list[Term], constant: float, found: Match, name: str
+    ) -> Iterator[Match]:
         """The variables among the factors (the terms) take what is left, each one part and the last all the rest."""
         join, neutral = (product_of, 1.0) if name == "mul" else (sum_of, 0.0)
         if len(free) == 1:
@@ -315,14 +317,14 @@ class Matcher:
             return
         for i, item in enumerate(rest):
             for bound in self._match(free[0], item, found, elementwise=True):
-                yield from self._shared(free[1:], [*rest[:i], *rest[i + 1 :]], constant, bound, name)
+                yield from self._distribute(free[1:], [*rest[:i], *rest[i + 1 :]], constant, bound, name)
 
     def _sum(self, pattern: Term, term: Term, found: Match, *, whole: bool) -> Iterator[Match]:
         if term.name == "add":
             found = replace(found, nodes=found.nodes | term.own)
         given = list(term.operands) if term.name == "add" else [term]
         yield from self._terms(pattern, given, found, whole=whole)
-        opened = self._opened(given, "add", found)
+        opened = self._expand_names(given, "add", found)
         if opened is not None:
             given, found = opened
             yield from self._terms(pattern, given, found, whole=whole)
@@ -334,13 +336,13 @@ class Matcher:
     def _terms(self, pattern: Term, given: list[Term], found: Match, *, whole: bool) -> Iterator[Match]:
         fixed = [w for w in pattern.operands if w.name != "variable"]
         free = [w for w in pattern.operands if w.name == "variable"]
-        for left, matched in self._assigned(fixed, given, found):
-            rest, unbound = self._taken(left, free, matched, "add")
+        for left, matched in self._assignments(fixed, given, found):
+            rest, unbound = self._remove_bound(left, free, matched, "add")
             if rest is None:
                 continue
             if unbound:
                 if rest:
-                    yield from self._shared(unbound, rest, 0.0, matched, "add")
+                    yield from self._distribute(unbound, rest, 0.0, matched, "add")
             elif not rest:
                 yield matched
             elif not whole:

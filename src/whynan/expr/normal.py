@@ -134,7 +134,7 @@ def _close(a: float, b: float) -> bool:
 # -- products --------------------------------------------------------------------------------------------------------
 
 
-def _content(term: Term) -> tuple[float, Term]:
+def _split_coefficient(term: Term) -> tuple[float, Term]:
     """A sum as a multiple of one that begins with 1; anything else as it is."""
     if term.kind != "sum" or not term.parts:
         return 1.0, term
@@ -145,7 +145,7 @@ def _content(term: Term) -> tuple[float, Term]:
 def _factors(term: Term) -> tuple[float, tuple[tuple[Term, float], ...]]:
     if (value := term.number) is not None:
         return value, ()
-    factor, bare = _content(term)
+    factor, bare = _split_coefficient(term)
     return factor, bare.parts if bare.kind == "product" else ((bare, 1.0),)
 
 
@@ -179,7 +179,7 @@ def _named_product(found: dict[tuple[Term, bool], float]) -> Term:
             if above.is_call("exp") and not up and other == -1:
                 known = _softmax(above, below)
             elif above.is_call("exp") and below.is_call("sigmoid") and other == 1:
-                known = _risen(above, below)
+                known = _sigmoid_from_exp(above, below)
             elif above.kind == "sum" and below != above:
                 known = _tanh(above, below, other)
             if known is not None:
@@ -207,7 +207,7 @@ def _softmax(above: Term, below: Term) -> Term | None:
     return call("softmax", above.arguments[0]) if below == call("sum", above) else None
 
 
-def _risen(above: Term, below: Term) -> Term | None:
+def _sigmoid_from_exp(above: Term, below: Term) -> Term | None:
     """``exp(x) sigmoid(-x)``."""
     x = above.arguments[0]
     return sigmoid(x) if below.arguments[0] == scale(-1, x) else None
@@ -251,7 +251,7 @@ def power(base: Term, exponent: float) -> Term:
         if value > 0 or (whole and value):
             return number(value**exponent)
         return Term("product", parts=((base, float(exponent)),))
-    factor, bare = _content(base)
+    factor, bare = _split_coefficient(base)
     if not whole and factor < 0:
         factor, bare = -factor, scale(-1, bare)
     outside = float(factor**exponent)
@@ -265,18 +265,18 @@ def _power(base: Term, exponent: float, *, whole: bool) -> Term:
         return call("exp", scale(exponent, base.arguments[0]))
     if base.is_call("abs") and whole and exponent % 2 == 0:
         return power(base.arguments[0], exponent)
-    if base.kind == "product" and (whole or (len(base.parts) == 1 and _may_be_joined(base.parts[0][1]))):
+    if base.kind == "product" and (whole or (len(base.parts) == 1 and _can_merge_exponents(base.parts[0][1]))):
         return multiply(*(power(part, known * exponent) for part, known in base.parts))
     if exponent < 0 and (risen := _one_plus_exp(base)) is not None:
-        return _powered(sigmoid(scale(-1, risen)), -exponent)
-    return _powered(base, exponent)
+        return _power_term(sigmoid(scale(-1, risen)), -exponent)
+    return _power_term(base, exponent)
 
 
-def _powered(base: Term, exponent: float) -> Term:
+def _power_term(base: Term, exponent: float) -> Term:
     return base if exponent == 1 else Term("product", parts=((base, exponent),))
 
 
-def _may_be_joined(exponent: float) -> bool:
+def _can_merge_exponents(exponent: float) -> bool:
     """Whether ``(x^a)^b`` is ``x^(ab)`` for every b: where it has a value x is no negative number."""
     return exponent == -1 or not float(exponent).is_integer()
 
@@ -312,7 +312,7 @@ def _exp(x: Term) -> Term | None:
 
 def _log(x: Term) -> Term | None:
     """``log(a^p)`` is ``p log(a)`` where a is no negative number; ``log(sum(exp(a)))`` has a name."""
-    factor, bare = _content(x)
+    factor, bare = _split_coefficient(x)
     if bare.is_call("sum") and bare.arguments[0].is_call("exp") and factor > 0:
         return add(number(math.log(factor)), call("logsumexp", bare.arguments[0].arguments[0]))
     if x.kind == "product" and len(x.parts) == 1:
@@ -331,7 +331,7 @@ def _without_maximum(x: Term) -> tuple[Term, Term] | None:
     return None
 
 
-def _shifted(name: str) -> Callable[[Term], Term | None]:
+def _shift_invariant(name: str) -> Callable[[Term], Term | None]:
     """Of a function that is the same without the maximum subtracted."""
 
     def form(x: Term) -> Term | None:
@@ -341,14 +341,14 @@ def _shifted(name: str) -> Callable[[Term], Term | None]:
     return form
 
 
-def _of_logsumexp(x: Term) -> Term | None:
+def _exp_of_logsumexp(x: Term) -> Term | None:
     found = _without_maximum(x)
     return None if found is None else subtract(call("logsumexp", found[0]), found[1])
 
 
-def _tanh_of(x: Term) -> Term | None:
+def _odd_tanh(x: Term) -> Term | None:
     """It is odd."""
-    factor, _ = _content(x)
+    factor, _ = _split_coefficient(x)
     return scale(-1, call("tanh", scale(-1, x))) if factor < 0 else None
 
 
@@ -356,22 +356,22 @@ def _abs(x: Term) -> Term | None:
     """Of a product of even powers it is the product."""
     if x.is_call("abs") or (x.kind == "product" and all(e % 2 == 0 for _, e in x.parts)):
         return x
-    factor, bare = _content(x)
+    factor, bare = _split_coefficient(x)
     return scale(abs(factor), call("abs", bare)) if factor != 1 else None
 
 
-def _sum_of(x: Term) -> Term | None:
+def _sum_call(x: Term) -> Term | None:
     """Factors go in front of a sum over elements; a sum over all elements of x - mean(x), squared, has a name."""
-    factor, bare = _content(x) if not x.constant else (1.0, x)
+    factor, bare = _split_coefficient(x) if not x.constant else (1.0, x)
     if factor != 1:
         return scale(factor, call("sum", bare))
     if x.kind == "product" and len(x.parts) == 1 and x.parts[0][1] == 2:
         inner = x.parts[0][0]
         for part, known in inner.parts if inner.kind == "sum" else ():
             rest = subtract(inner, scale(known, part))
-            bare_rest = _content(rest)[1]
+            bare_rest = _split_coefficient(rest)[1]
             if part.is_call("sum") and part.arguments[0] == bare_rest:
-                outer = _content(rest)[0]
+                outer = _split_coefficient(rest)[0]
                 # the mean is subtracted: 1/n of the sum, and n is not known here
                 if -1 < known / outer < 0:
                     return scale(outer * outer, call("deviations", bare_rest))
@@ -379,18 +379,18 @@ def _sum_of(x: Term) -> Term | None:
 
 
 def _deviations(x: Term) -> Term | None:
-    factor, bare = _content(x)
+    factor, bare = _split_coefficient(x)
     return scale(factor * factor, call("deviations", bare)) if factor != 1 else None
 
 
 _FORMS: Final = {
     "exp": _exp,
     "log": _log,
-    "softmax": _shifted("softmax"),
-    "log_softmax": _shifted("log_softmax"),
-    "logsumexp": _of_logsumexp,
+    "softmax": _shift_invariant("softmax"),
+    "log_softmax": _shift_invariant("log_softmax"),
+    "logsumexp": _exp_of_logsumexp,
     "abs": _abs,
-    "tanh": _tanh_of,
-    "sum": _sum_of,
+    "tanh": _odd_tanh,
+    "sum": _sum_call,
     "deviations": _deviations,
 }

@@ -7,7 +7,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
-from whynan.expr.term import NONE, Term, applied, bound, canonical_term, number, product_of
+from whynan.expr.term import NONE, Term, apply_operator, bind_arguments, canonical_term, number, product_of
 from whynan.ops import signatures, spelling
 from whynan.source.definitions import arithmetic
 
@@ -38,17 +38,17 @@ def constant_value(node: ast.AST, meaning: Callable[[ast.expr], list[str] | None
             first, second = constant_value(left, meaning), constant_value(right, meaning)
             return None if first is None or second is None else arithmetic(symbol, first, second)
         case ast.Name() | ast.Attribute():
-            value = _of_math(meaning(node))
+            value = _math_names(meaning(node))
             return value if isinstance(value, float) else None
         case ast.Call(func=callee, args=arguments, keywords=[]):
-            function = _of_math(meaning(callee))
+            function = _math_names(meaning(callee))
             values = [constant_value(argument, meaning) for argument in arguments]
             return _result(function, values) if callable(function) and values and None not in values else None
         case _:
             return None
 
 
-def _of_math(names: list[str] | None) -> object:
+def _math_names(names: list[str] | None) -> object:
     return getattr(math, names[1], None) if names and names[0] == "math" and len(names) == 2 else None
 
 
@@ -60,7 +60,7 @@ def _result(function: Callable[..., object], values: list[float | None]) -> floa
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def folded(node: ast.expr) -> float | None:
+def fold_constant(node: ast.expr) -> float | None:
     """The value of a part of a replacement that is made of numbers alone."""
     return constant_value(node, lambda n: ["math", n.id] if isinstance(n, ast.Name) and n.id in _NAMED else None)
 
@@ -68,13 +68,13 @@ def folded(node: ast.expr) -> float | None:
 # -- Subscripts of slices ----------------------------------------------------------------------------------------------
 
 
-def sliced(value: Term, node: ast.Subscript) -> Term:
+def sliced_source(value: Term, node: ast.Subscript) -> Term:
     """A part of a tensor, with its slices as they are written."""
-    index = Term("constant", text=index_of(node), key=("constant", ast.dump(node.slice)))
-    return applied("slice", [("input", value), ("index", index)], node, own=frozenset({node}))
+    index = Term("constant", text=subscript_source(node), key=("constant", ast.dump(node.slice)))
+    return apply_operator("slice", [("input", value), ("index", index)], node, own=frozenset({node}))
 
 
-def index_of(node: ast.Subscript) -> str:
+def subscript_source(node: ast.Subscript) -> str:
     """What stands between the brackets of a subscript."""
     bare = ast.Subscript(ast.Name("x", ast.Load()), node.slice, ast.Load())
     return ast.unparse(bare).removeprefix("x[").removesuffix("]")
@@ -121,21 +121,21 @@ def _pattern(node: ast.expr, operands: Mapping[str, Term]) -> Term:
             return canonical_term(*binary(symbol, read(left), read(right)), node, own)
         case ast.Compare(left=left, ops=[symbol], comparators=[right]):
             given = [("input", read(left)), ("other", read(right))]
-            return applied(spelling.COMPARISONS[type(symbol)], given, node, own=own)
+            return apply_operator(spelling.COMPARISONS[type(symbol)], given, node, own=own)
         case ast.Call(func=ast.Name(id=name), args=arguments, keywords=keywords):
             operator = signatures.canonical(name)[0]
             absent = {k.arg for k in keywords if operands and isinstance(k.value, ast.Name) and k.arg not in operands}
             named = {k.arg: read(k.value) for k in keywords if k.arg is not None and k.arg not in absent}
-            given = bound(operator, [read(argument) for argument in arguments], named) or []
+            given = bind_arguments(operator, [read(argument) for argument in arguments], named) or []
             if operator in ("max", "min") and len(given) == 1:
                 operator = "a" + operator
             return canonical_term(operator, given, node, own)
         case ast.Attribute(value=value, attr=attribute):
-            return applied("." + attribute, [("input", read(value))], node, own=own)
+            return apply_operator("." + attribute, [("input", read(value))], node, own=own)
         case ast.Subscript(value=value):
-            return sliced(read(value), node)
+            return sliced_source(read(value), node)
         case _:
-            return applied(ast.dump(node), [], node, own=NONE)
+            return apply_operator(ast.dump(node), [], node, own=NONE)
 
 
 def binary(symbol: ast.operator, first: Term, second: Term) -> tuple[str, list[tuple[str, Term]]]:

@@ -57,7 +57,7 @@ def number(value: float, node: Any = None) -> Term:
     return Term("number", value=float(value), key=("number", float(value)), node=node)
 
 
-def applied(
+def apply_operator(
     name: str,
     children: Iterable[tuple[str, Term]],
     node: Any = None,
@@ -100,7 +100,7 @@ def product_of(factors: Sequence[Term], node: Any = None, *, own: Nodes = NONE) 
                 constant *= item.value
             else:
                 items.append(item)
-    items = _squared(items, own)
+    items = _square_duplicates(items, own)
     if constant != 1 or not items:
         items.insert(0, number(constant))
     if len(items) == 1:
@@ -109,7 +109,7 @@ def product_of(factors: Sequence[Term], node: Any = None, *, own: Nodes = NONE) 
     return Term("mul", tuple(("", i) for i in items), key=key, node=node, own=frozenset(nodes))
 
 
-def _squared(items: list[Term], own: Nodes) -> list[Term]:
+def _square_duplicates(items: list[Term], own: Nodes) -> list[Term]:
     found: list[Term] = []
     for item in items:
         same = next((i for i, other in enumerate(found) if other.key == item.key and item.name != "pow"), None)
@@ -139,11 +139,11 @@ def power(
             return replace(found, origin=origin)
         if exponent.value == 1:
             return replace(base, own=base.own | own)
-    found = applied("pow", (("input", base), ("exponent", exponent)), node, own=own)
+    found = apply_operator("pow", (("input", base), ("exponent", exponent)), node, own=own)
     return replace(found, origin=origin)
 
 
-def negated(term: Term) -> Term:
+def negate(term: Term) -> Term:
     """The term with the other sign."""
     return product_of([number(-1), term])
 
@@ -178,12 +178,12 @@ def canonical_term(name: str, given: Sequence[tuple[str, Term]], node: Any, own:
         if name in _EXPONENTS:
             return power(first, number(_EXPONENTS[name]), node, own=own, divided=name == "reciprocal")
         if name == "log1p":
-            return applied("log", [("input", sum_of([number(1), first], own=own, hidden=True))], node, own=own)
+            return apply_operator("log", [("input", sum_of([number(1), first], own=own, hidden=True))], node, own=own)
         if name == "expm1":
-            return sum_of([applied("exp", [("input", first)], own=own), number(-1)], node, own=own)
+            return sum_of([apply_operator("exp", [("input", first)], own=own), number(-1)], node, own=own)
         if name in ("log2", "log10"):
             scale = 1 / math.log(2 if name == "log2" else 10)
-            return product_of([number(scale), applied("log", [("input", first)], own=own)], node, own=own)
+            return product_of([number(scale), apply_operator("log", [("input", first)], own=own)], node, own=own)
     if simple and first is not None and second is not None:
         match name:
             case "add":
@@ -205,11 +205,11 @@ def canonical_term(name: str, given: Sequence[tuple[str, Term]], node: Any, own:
         name = "clamp"
     if name == "mse_loss" and set(values) == {"input", "target"}:
         difference = sum_of([values["input"], product_of([number(-1), values["target"]])], own=own)
-        return applied("mean", [("input", power(difference, number(2), own=own))], node, own=own)
-    return applied(name, given, node, own=own)
+        return apply_operator("mean", [("input", power(difference, number(2), own=own))], node, own=own)
+    return apply_operator(name, given, node, own=own)
 
 
-def bound(name: str, values: Sequence[Term], keywords: dict[str, Term]) -> list[tuple[str, Term]] | None:
+def bind_arguments(name: str, values: Sequence[Term], keywords: dict[str, Term]) -> list[tuple[str, Term]] | None:
     """Arguments by the names of the operator's parameters, in its order; None where they do not fit."""
     parameters = signatures.SIGNATURES.get(name, ("input",))
     if len(values) > len(parameters):

@@ -98,7 +98,7 @@ def read_diff(text: str) -> Diff:
     return Diff(names, tuple(hunks))
 
 
-def applied(diff: Diff, before: str) -> str:
+def apply_diff(diff: Diff, before: str) -> str:
     """A text after a change; raises ``DiffError`` where a line is not what the diff says, even if it stands elsewhere.
 
     A diff whose lines end in a line feed alone takes on the ends of a text all of whose lines end in CR LF.
@@ -106,7 +106,7 @@ def applied(diff: Diff, before: str) -> str:
     lines, done = _lines(before), 0
     hunks = diff.hunks
     if "\n" in before and all(line.endswith("\r\n") for line in lines if line.endswith("\n")):
-        hunks = tuple(_with_returns(hunk) for hunk in hunks)
+        hunks = tuple(_with_carriage_returns(hunk) for hunk in hunks)
     after: list[str] = []
     for number, hunk in enumerate(hunks, 1):
         begin = hunk.start - 1 if hunk.before else hunk.start
@@ -126,8 +126,8 @@ def _hunk(lines: Sequence[str], place: int, header: re.Match[str]) -> tuple[Hunk
     start, n_before, _, n_after = (1 if number is None else int(number) for number in header.groups())
     marked: list[tuple[str, str]] = []
     before, after = _sides(marked)
-    while len(before) < n_before or len(after) < n_after or _is_remark(lines, place):
-        mark, line = _marked(lines, place)
+    while len(before) < n_before or len(after) < n_after or _is_no_newline_marker(lines, place):
+        mark, line = _split_marker(lines, place)
         if mark == _NO_END:
             marked[-1:] = [(m, text.removesuffix("\n")) for m, text in marked[-1:]]
         else:
@@ -139,11 +139,11 @@ def _hunk(lines: Sequence[str], place: int, header: re.Match[str]) -> tuple[Hunk
     return Hunk(start, before, after), place
 
 
-def _is_remark(lines: Sequence[str], place: int) -> bool:
+def _is_no_newline_marker(lines: Sequence[str], place: int) -> bool:
     return place < len(lines) and lines[place].startswith(_NO_END)
 
 
-def _marked(lines: Sequence[str], place: int) -> tuple[str, str]:
+def _split_marker(lines: Sequence[str], place: int) -> tuple[str, str]:
     """What marks a line of a hunk, and the line."""
     if place < len(lines) and not lines[place].strip("\r\n"):
         # editors take away the blank that marks an empty line
@@ -158,7 +158,7 @@ def _sides(marked: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], tuple[st
     return tuple(line for mark, line in marked if mark != "+"), tuple(line for mark, line in marked if mark != "-")
 
 
-def _with_returns(hunk: Hunk) -> Hunk:
+def _with_carriage_returns(hunk: Hunk) -> Hunk:
     lines = (*hunk.before, *hunk.after)
     if any(line.endswith("\r\n") for line in lines):
         return hunk
@@ -171,7 +171,7 @@ def _with_returns(hunk: Hunk) -> Hunk:
 
 def _names(old: str, new: str) -> tuple[str, str]:
     """What the two lines of a header call the file."""
-    first, second = (_unquoted(line[4:]) for line in (old, new))
+    first, second = (_unquote_path(line[4:]) for line in (old, new))
     if _NO_FILE in (first, second):
         raise DiffError("makes or removes a file")
     if first.startswith("a/") and second.startswith("b/"):
@@ -179,7 +179,7 @@ def _names(old: str, new: str) -> tuple[str, str]:
     return first, second
 
 
-def _unquoted(name: str) -> str:
+def _unquote_path(name: str) -> str:
     """A name of a header without the time behind it, and without git's quotes."""
     if not name.startswith('"'):
         return name.partition("\t")[0]
@@ -211,7 +211,9 @@ def patch(path: str, before: str, after: str) -> str:
     """
     path = path.replace("\\", "/") if ":\\" in path[:3] else path
     name = path.lstrip("/")
-    lines = difflib.unified_diff(_text_lines(before), _text_lines(after), _named(f"a/{name}"), _named(f"b/{name}"))
+    lines = difflib.unified_diff(
+        _text_lines(before), _text_lines(after), _quote_path(f"a/{name}"), _quote_path(f"b/{name}")
+    )
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
@@ -221,7 +223,7 @@ def _text_lines(text: str) -> list[str]:
     return [f"{part}\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
-def _named(path: str) -> str:
+def _quote_path(path: str) -> str:
     """A file's name as git writes it: in quotes with what would end it, closed by a tab with a space in it."""
     if any(c in _ESCAPES or ord(c) < 32 for c in path):
         return '"' + "".join(_ESCAPES.get(c) or (c if ord(c) >= 32 else f"\\{ord(c):03o}") for c in path) + '"'

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from whynan.run.watch.metrics import MetricSink
 
 
-class Watched:
+class TrainingWatch:
     """The watch of one training at a time; ``report`` is that of the last one.
 
     `on_nonfinite`: as of ``whynan.watch``; at ``"stop"`` the bad step is left out, and the framework told to stop.
@@ -55,4 +55,4 @@ class Watched:
         training, self._training = self._training, None
         if training is not None:
             training.end()
-            self.report = training.told()
+            self.report = training.current_report()

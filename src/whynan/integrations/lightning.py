@@ -6,7 +6,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import UsageError
-from whynan.integrations.callback import Watched
+from whynan.integrations.callback import TrainingWatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +45,7 @@ class _Hooks:
 
     def __init__(self, **given: Any) -> None:
         super().__init__()
-        self._watched = Watched(**given)
+        self._watched = TrainingWatch(**given)
 
     @property
     def report(self) -> Report | None:

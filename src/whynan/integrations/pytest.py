@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from whynan.errors import NonFiniteError
 from whynan.report.escape import plain
 from whynan.report.wording import headline
-from whynan.run.guarded_capture import Watched
-from whynan.run.region import STEPPED_ASIDE, Region, allowed
+from whynan.run.guarded_capture import CaptureOptions
+from whynan.run.region import STEPPED_ASIDE, Region, allow_block
 from whynan.run.stop import hide
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class TracedTest:
     def __init__(
         self, name: str, options: Options, allow: Sequence[tuple[str, str]] = (), *, raises: bool = False
     ) -> None:
-        watched = Watched(on_sink=self._at_a_sink if raises else None)
+        watched = CaptureOptions(on_sink=self._on_sink if raises else None)
         self.options = options
         self._allow = tuple(allow)
         self._region = Region(options, command=name, watched=watched, quiet=True, yields=True)
@@ -57,9 +57,9 @@ class TracedTest:
         """
         with ExitStack() as stack:
             for pattern, reason in self._allow:
-                stack.enter_context(allowed(pattern, reason))
+                stack.enter_context(allow_block(pattern, reason))
             self._region.__enter__()
-        self._region.watching.tell(partial(_introduce, arguments))
+        self._region.watching.notify(partial(_introduce, arguments))
 
     def take(self) -> Report:
         """End the trace and hand the report to the test, which judges it from here on."""
@@ -93,11 +93,11 @@ class TracedTest:
             return None
         found = [f for f in (*report.findings, *report.damaging) if strict or f.severity == "error"]
         if found:
-            return Failure(_in_a_line(found), found[0].site)
+            return Failure(_one_line_summary(found), found[0].site)
         unseen = strict and report.verdict == "inconclusive" and not self._region.trace.failed
         return Failure(_UNSEEN, None) if unseen else None
 
-    def _at_a_sink(self, capture: Capture) -> BaseException | None:
+    def _on_sink(self, capture: Capture) -> BaseException | None:
         found = [f for f in self._region.preview(capture).findings if f.severity == "error"]
         self._raised = NonFiniteError(found[0]) if found else None
         return self._raised
@@ -145,7 +145,7 @@ def _softened(finding: Finding) -> Finding:
     return finding.model_copy(update={"severity": "warning"}) if only_read else finding
 
 
-def _in_a_line(found: Sequence[Finding]) -> str:
+def _one_line_summary(found: Sequence[Finding]) -> str:
     first = found[0]
     at = "at" if first.birth is None else "born at"
     place = "" if first.site is None else f", {at} {first.site.file}:{first.site.line}"

@@ -44,7 +44,7 @@ def counters(tensor: Tensor) -> Counted:
     return _floats(tensor, _tiny(dtype))
 
 
-def joined(first: Counted, second: Counted) -> Counted:
+def join_counters(first: Counted, second: Counted) -> Counted:
     """The counters of two parts of one tensor as those of both."""
     lows = [low for low in (first[1], second[1]) if low is not None]
     highs = [high for high in (first[2], second[2]) if high is not None]
@@ -52,7 +52,7 @@ def joined(first: Counted, second: Counted) -> Counted:
     return counts, min(lows, default=None), max(highs, default=None)
 
 
-def repeated(counted: Counted, times: int) -> Counted:
+def repeat_counters(counted: Counted, times: int) -> Counted:
     """The counters of elements that a tensor shows so many times."""
     return {name: count * times for name, count in counted[0].items()}, counted[1], counted[2]
 
@@ -122,7 +122,7 @@ class UncountableError(Exception):
     """A tensor's elements cannot be read; the text says why."""
 
 
-def counted(tensor: Tensor, tick: Callable[[int], None] | None = None, *, chunk: int = CHUNK) -> Counted:
+def count_elements(tensor: Tensor, tick: Callable[[int], None] | None = None, *, chunk: int = CHUNK) -> Counted:
     """Counters and finite range of all elements; of a sparse tensor those stored, of a quantised one what they mean.
 
     Args:
@@ -139,7 +139,7 @@ def counted(tensor: Tensor, tick: Callable[[int], None] | None = None, *, chunk:
     try:
         for part in _dense(tensor.detach()):
             for piece, times in _pieces(part, chunk):
-                found = joined(found, repeated(counters(piece), times))
+                found = join_counters(found, repeat_counters(counters(piece), times))
                 if tick is not None:
                     tick(piece.numel() * piece.element_size())
     except (RuntimeError, TypeError, NotImplementedError) as error:

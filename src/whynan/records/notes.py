@@ -46,192 +46,192 @@ _DEEPEST: Final = 4
 _NUMBERS: Final = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 
 
-def _of(**classes: str) -> Fields:
+def _field_privacy(**classes: str) -> Fields:
     """The fields of a kind: under the class of each, their names."""
     return {name: cast("Privacy", privacy) for privacy, names in classes.items() for name in names.split()}
 
 
 COVERAGE: Final[Mapping[str, Fields]] = {
     # of any report
-    "written": _of(text="sentence"),
-    "left_out": _of(),
-    "notes_left_out": _of(count="count"),
-    "allowed": _of(rule="code name", path="file", line="line", text="reason"),
+    "written": _field_privacy(text="sentence"),
+    "left_out": _field_privacy(),
+    "notes_left_out": _field_privacy(count="count"),
+    "allowed": _field_privacy(rule="code name", path="file", line="line", text="reason"),
     # whynan itself
-    "whynan_failed": _of(),
-    "no_torch": _of(),
-    "forked": _of(),
-    "stepped_aside": _of(),
-    "terminated": _of(),
-    "one_of_several": _of(count="rank world"),
-    "no_others": _of(),
+    "whynan_failed": _field_privacy(),
+    "no_torch": _field_privacy(),
+    "forked": _field_privacy(),
+    "stepped_aside": _field_privacy(),
+    "terminated": _field_privacy(),
+    "one_of_several": _field_privacy(count="rank world"),
+    "no_others": _field_privacy(),
     # a trace on disk
-    "no_facts": _of(),
-    "unfinished": _of(count="events"),
-    "trace_stopped": _of(path="folder", count="events", text="why"),
-    "trace_full": _of(path="folder", count="events megabytes"),
-    "ended_in_a_replay": _of(),
+    "no_facts": _field_privacy(),
+    "unfinished": _field_privacy(count="events"),
+    "trace_stopped": _field_privacy(path="folder", count="events", text="why"),
+    "trace_full": _field_privacy(path="folder", count="events megabytes"),
+    "ended_in_a_replay": _field_privacy(),
     # what was looked at in a program
-    "other_values_formula": _of(),
-    "other_gradient_formula": _of(node="node"),
-    "compiled_region": _of(path="file", line="line"),
-    "thread_not_entered": _of(name="thread"),
-    "nested_tensors": _of(),
-    "large_sparse": _of(count="elements"),
-    "discarded_gradients": _of(count="times"),
-    "looked_up_to": _of(count="step"),
-    "never_reached": _of(count="step"),
-    "only_modules": _of(name="module"),
-    "no_such_module": _of(name="module others"),
-    "operands_let_go": _of(count="events"),
-    "ranges_left_out": _of(count="tensors"),
-    "value_ranges_left_out": _of(count="values"),
-    "damage_not_followed": _of(word="of"),
+    "other_values_formula": _field_privacy(),
+    "other_gradient_formula": _field_privacy(node="node"),
+    "compiled_region": _field_privacy(path="file", line="line"),
+    "thread_not_entered": _field_privacy(name="thread"),
+    "nested_tensors": _field_privacy(),
+    "large_sparse": _field_privacy(count="elements"),
+    "discarded_gradients": _field_privacy(count="times"),
+    "looked_up_to": _field_privacy(count="step"),
+    "never_reached": _field_privacy(count="step"),
+    "only_modules": _field_privacy(name="module"),
+    "no_such_module": _field_privacy(name="module others"),
+    "operands_let_go": _field_privacy(count="events"),
+    "ranges_left_out": _field_privacy(count="tensors"),
+    "value_ranges_left_out": _field_privacy(count="values"),
+    "damage_not_followed": _field_privacy(word="of"),
     # a training
-    "watched": _of(count="steps"),
-    "graph_replays": _of(count="replays"),
-    "spoilt_at_the_end": _of(count="parameters", flag="graphs"),
-    "spoilt_before": _of(count="parameters step"),
-    "optimizer_state": _of(text="state"),
-    "more_bad_steps": _of(count="steps"),
-    "bad_step": _of(count="step gradients skipped", flag="loss read raised"),
-    "found_late": _of(count="step", flag="skipped"),
-    "sync_advice": _of(),
-    "compiler_suspected": _of(text="way", flag="eager"),
-    "no_replay": _of(text="way why", flag="eager"),
-    "gone_on": _of(),
-    "another_thread": _of(),
-    "replay_together": _of(),
-    "another_optimizer": _of(),
-    "no_way": _of(),
-    "start_step_advice": _of(count="step"),
-    "rerun_advice": _of(),
-    "mode_trace_advice": _of(),
-    "evaluation_not_run_again": _of(text="why"),
+    "watched": _field_privacy(count="steps"),
+    "graph_replays": _field_privacy(count="replays"),
+    "spoilt_at_the_end": _field_privacy(count="parameters", flag="graphs"),
+    "spoilt_before": _field_privacy(count="parameters step"),
+    "optimizer_state": _field_privacy(text="state"),
+    "more_bad_steps": _field_privacy(count="steps"),
+    "bad_step": _field_privacy(count="step gradients skipped", flag="loss read raised"),
+    "found_late": _field_privacy(count="step", flag="skipped"),
+    "sync_advice": _field_privacy(),
+    "compiler_suspected": _field_privacy(text="way", flag="eager"),
+    "no_replay": _field_privacy(text="way why", flag="eager"),
+    "gone_on": _field_privacy(),
+    "another_thread": _field_privacy(),
+    "replay_together": _field_privacy(),
+    "another_optimizer": _field_privacy(),
+    "no_way": _field_privacy(),
+    "start_step_advice": _field_privacy(count="step"),
+    "rerun_advice": _field_privacy(),
+    "mode_trace_advice": _field_privacy(),
+    "evaluation_not_run_again": _field_privacy(text="why"),
     # a second run, and proofs
-    "no_second_run": _of(text="why"),
-    "second_run_not_used": _of(text="why"),
-    "meant_after_all": _of(),
-    "no_proof_together": _of(),
-    "proof_ended": _of(number="seconds"),
+    "no_second_run": _field_privacy(text="why"),
+    "second_run_not_used": _field_privacy(text="why"),
+    "meant_after_all": _field_privacy(),
+    "no_proof_together": _field_privacy(),
+    "proof_ended": _field_privacy(number="seconds"),
     # capsules
-    "no_capsule": _of(text="why"),
-    "no_operation": _of(text="why"),
-    "capsule_has_values": _of(),
-    "other_device": _of(text="old new"),
-    "other_version": _of(text="package here there"),
-    "operands_cut": _of(),
-    "other_bits": _of(count="count total"),
-    "same_bits": _of(),
-    "not_reproduced": _of(counts="index", flag="was_nan was_inf", value="result"),
+    "no_capsule": _field_privacy(text="why"),
+    "no_operation": _field_privacy(text="why"),
+    "capsule_has_values": _field_privacy(),
+    "other_device": _field_privacy(text="old new"),
+    "other_version": _field_privacy(text="package here there"),
+    "operands_cut": _field_privacy(),
+    "other_bits": _field_privacy(count="count total"),
+    "same_bits": _field_privacy(),
+    "not_reproduced": _field_privacy(counts="index", flag="was_nan was_inf", value="result"),
     # a model
-    "given": _of(name="outputs", text="literals"),
-    "failed_after": _of(count="nodes"),
-    "cases_failed": _of(count="count first", text="why"),
-    "fixes_not_proved": _of(word="cause"),
-    "proving_ended": _of(number="seconds", count="untried"),
-    "too_many_nodes": _of(),
-    "unreadable": _of(name="value_name", text="why"),
-    "provider_compiles": _of(text="asked others"),
-    "provider_missing": _of(text="provider others"),
-    "provider_partial": _of(text="provider others", counts="counts", count="nodes"),
-    "float16_emulated": _of(count="values"),
-    "float16_overflow": _of(name="value_name", value="greatest"),
-    "float16_overflows": _of(count="count"),
-    "body_not_entered": _of(name="node_name", text="op"),
-    "body_differs": _of(name="node_name", text="op"),
-    "one_at_a_time": _of(count="node_index", text="why"),
-    "nodes_unmapped": _of(count="count total", flag="more", name="names"),
-    "memory_exceeded": _of(count="came_to limit"),
-    "optimisation_elsewhere": _of(name="outputs"),
-    "optimisation_bears": _of(),
-    "optimisation_cures": _of(),
-    "computed_before": _of(name="names", count="more"),
-    "computed_before_otherwise": _of(name="names", count="more"),
-    "without_blocks": _of(),
-    "in_blocks": _of(),
-    "not_compared": _of(),
-    "slow_run": _of(number="seconds"),
-    "bits_equal": _of(word="engine", count="outputs"),
-    "runs_differ": _of(word="engine"),
-    "bits_differ": _of(word="engine", name="outputs"),
+    "given": _field_privacy(name="outputs", text="literals"),
+    "failed_after": _field_privacy(count="nodes"),
+    "cases_failed": _field_privacy(count="count first", text="why"),
+    "fixes_not_proved": _field_privacy(word="cause"),
+    "proving_ended": _field_privacy(number="seconds", count="untried"),
+    "too_many_nodes": _field_privacy(),
+    "unreadable": _field_privacy(name="value_name", text="why"),
+    "provider_compiles": _field_privacy(text="asked others"),
+    "provider_missing": _field_privacy(text="provider others"),
+    "provider_partial": _field_privacy(text="provider others", counts="counts", count="nodes"),
+    "float16_emulated": _field_privacy(count="values"),
+    "float16_overflow": _field_privacy(name="value_name", value="greatest"),
+    "float16_overflows": _field_privacy(count="count"),
+    "body_not_entered": _field_privacy(name="node_name", text="op"),
+    "body_differs": _field_privacy(name="node_name", text="op"),
+    "one_at_a_time": _field_privacy(count="node_index", text="why"),
+    "nodes_unmapped": _field_privacy(count="count total", flag="more", name="names"),
+    "memory_exceeded": _field_privacy(count="came_to limit"),
+    "optimisation_elsewhere": _field_privacy(name="outputs"),
+    "optimisation_bears": _field_privacy(),
+    "optimisation_cures": _field_privacy(),
+    "computed_before": _field_privacy(name="names", count="more"),
+    "computed_before_otherwise": _field_privacy(name="names", count="more"),
+    "without_blocks": _field_privacy(),
+    "in_blocks": _field_privacy(),
+    "not_compared": _field_privacy(),
+    "slow_run": _field_privacy(number="seconds"),
+    "bits_equal": _field_privacy(word="engine", count="outputs"),
+    "runs_differ": _field_privacy(word="engine"),
+    "bits_differ": _field_privacy(word="engine", name="outputs"),
 }
 """Kinds that stand in ``coverage``."""
 
 REPLAY: Final[Mapping[str, Fields]] = {
-    "identical": _of(count="loss_count gradients", flag="read raised whole eager", text="way"),
-    "same_elements": _of(),
-    "rerun_identical": _of(),
-    "births_identical": _of(),
-    "births_identical_eagerly": _of(),
-    "other_values": _of(),
-    "other_events": _of(count="second first"),
-    "other_births": _of(),
-    "second_run_raised": _of(exception="exception"),
-    "takes_from": _of(text="taken"),
-    "together": _of(),
-    "run_again": _of(text="why"),
-    "run_again_eagerly": _of(),
-    "raised": _of(exception="exception"),
-    "bore_nothing": _of(),
-    "bore_others": _of(),
+    "identical": _field_privacy(count="loss_count gradients", flag="read raised whole eager", text="way"),
+    "same_elements": _field_privacy(),
+    "rerun_identical": _field_privacy(),
+    "births_identical": _field_privacy(),
+    "births_identical_eagerly": _field_privacy(),
+    "other_values": _field_privacy(),
+    "other_events": _field_privacy(count="second first"),
+    "other_births": _field_privacy(),
+    "second_run_raised": _field_privacy(exception="exception"),
+    "takes_from": _field_privacy(text="taken"),
+    "together": _field_privacy(),
+    "run_again": _field_privacy(text="why"),
+    "run_again_eagerly": _field_privacy(),
+    "raised": _field_privacy(exception="exception"),
+    "bore_nothing": _field_privacy(),
+    "bore_others": _field_privacy(),
 }
 """Kinds that say of a second run or a replay whether it was faithful, and why not."""
 
 ORIGINS: Final[Mapping[str, Fields]] = {
-    "uninitialised": _of(),
-    "entered": _of(text="sort dtype", name="tensor", flag="literal", note="since"),
-    "spoilt_during": _of(count="step", text="optimizer"),
-    "bad_before": _of(count="step"),
-    "left_by_processes": _of(text="operation"),
-    "ahead": _of(text="place"),
-    "written_by": _of(text="operator"),
-    "outside_support": _of(),
-    "kept_for_derivative": _of(),
-    "mask_of_finfo": _of(),
-    "model_value": _of(text="sort", name="value_name"),
-    "unseen_value": _of(name="value_name"),
+    "uninitialised": _field_privacy(),
+    "entered": _field_privacy(text="sort dtype", name="tensor", flag="literal", note="since"),
+    "spoilt_during": _field_privacy(count="step", text="optimizer"),
+    "bad_before": _field_privacy(count="step"),
+    "left_by_processes": _field_privacy(text="operation"),
+    "ahead": _field_privacy(text="place"),
+    "written_by": _field_privacy(text="operator"),
+    "outside_support": _field_privacy(),
+    "kept_for_derivative": _field_privacy(),
+    "mask_of_finfo": _field_privacy(),
+    "model_value": _field_privacy(text="sort", name="value_name"),
+    "unseen_value": _field_privacy(name="value_name"),
 }
 """Kinds that say where a bad number came from that no operation bore, and since when."""
 
 CHAIN: Final[Mapping[str, Fields]] = {
     # what made an operand bad
-    "wrote_last": _of(text="operator"),
-    "program_writes": _of(shown="result"),
-    "model_writes": _of(shown="result"),
-    "made_range": _of(text="operator", shown="low high"),
-    "drew": _of(text="operator", shown="result"),
-    "made": _of(text="operator", shown="result"),
-    "gives": _of(text="operator", shown="result"),
-    "cast": _of(text="dtype", shown="operand result", value="smallest"),
-    "turned_into": _of(text="operator", shown="operand result"),
-    "row_of": _of(text="operator", shown="operand result"),
-    "range_of": _of(text="operator", shown="low high result"),
-    "computed": _of(text="operator dtype", shown="operands result", flag="arithmetic", value="smallest"),
-    "scaled": _of(text="operator", shown="operands result"),
-    "logit_of_infinity": _of(text="operator", shown="result"),
-    "product_term": _of(shown="first second result", flag="exact"),
-    "outside": _of(text="sort", name="tensor", counts="index", shown="result", flag="known"),
-    "reordered": _of(shown="result", flag="known"),
-    "body_begins": _of(name="value_name", counts="index", shown="result", text="body"),
-    "holds": _of(note="origin", word="bad", counts="index"),
-    "expression": _of(text="code given", word="bad"),
+    "wrote_last": _field_privacy(text="operator"),
+    "program_writes": _field_privacy(shown="result"),
+    "model_writes": _field_privacy(shown="result"),
+    "made_range": _field_privacy(text="operator", shown="low high"),
+    "drew": _field_privacy(text="operator", shown="result"),
+    "made": _field_privacy(text="operator", shown="result"),
+    "gives": _field_privacy(text="operator", shown="result"),
+    "cast": _field_privacy(text="dtype", shown="operand result", value="smallest"),
+    "turned_into": _field_privacy(text="operator", shown="operand result"),
+    "row_of": _field_privacy(text="operator", shown="operand result"),
+    "range_of": _field_privacy(text="operator", shown="low high result"),
+    "computed": _field_privacy(text="operator dtype", shown="operands result", flag="arithmetic", value="smallest"),
+    "scaled": _field_privacy(text="operator", shown="operands result"),
+    "logit_of_infinity": _field_privacy(text="operator", shown="result"),
+    "product_term": _field_privacy(shown="first second result", flag="exact"),
+    "outside": _field_privacy(text="sort", name="tensor", counts="index", shown="result", flag="known"),
+    "reordered": _field_privacy(shown="result", flag="known"),
+    "body_begins": _field_privacy(name="value_name", counts="index", shown="result", text="body"),
+    "holds": _field_privacy(note="origin", word="bad", counts="index"),
+    "expression": _field_privacy(text="code given", word="bad"),
     # the birth, and what came of it
-    "bears": _of(text="operator", word="bad", flag="back"),
-    "carries_on": _of(text="operator"),
-    "float64_differs": _of(text="operator", shown="result meant"),
-    "made_of_bad": _of(text="operator", shown="result", word="bad"),
-    "drops_nan": _of(text="operator"),
-    "place_of_nan": _of(text="operator"),
-    "more_events": _of(line="count"),
-    "reached": _of(word="sink", name="tensor", count="n_bad total"),
-    "decided": _of(word="does tests", value="held"),
-    "operation_result": _of(),
+    "bears": _field_privacy(text="operator", word="bad", flag="back"),
+    "carries_on": _field_privacy(text="operator"),
+    "float64_differs": _field_privacy(text="operator", shown="result meant"),
+    "made_of_bad": _field_privacy(text="operator", shown="result", word="bad"),
+    "drops_nan": _field_privacy(text="operator"),
+    "place_of_nan": _field_privacy(text="operator"),
+    "more_events": _field_privacy(line="count"),
+    "reached": _field_privacy(word="sink", name="tensor", count="n_bad total"),
+    "decided": _field_privacy(word="does tests", value="held"),
+    "operation_result": _field_privacy(),
     # where the rest is left out
-    "result_of": _of(text="operator"),
-    "came_in": _of(),
-    "gives_bad": _of(text="operator"),
-    "leaves": _of(),
+    "result_of": _field_privacy(text="operator"),
+    "came_in": _field_privacy(),
+    "gives_bad": _field_privacy(text="operator"),
+    "leaves": _field_privacy(),
 }
 """Kinds that say what an event of a chain did."""
 
@@ -246,7 +246,7 @@ class Note(Record):
     values: dict[str, Value]
 
     @classmethod
-    def of(cls, kind: str, /, **values: Value) -> Self:
+    def create(cls, kind: str, /, **values: Value) -> Self:
         """A note of a kind, with its values in the order of its sentence."""
         return cls(kind=kind, values=values)
 
@@ -348,7 +348,7 @@ Note.model_rebuild()
 
 def text_note(text: str) -> Note:
     """A sentence that is known as text only."""
-    return Note.of("written", sentence=text)
+    return Note.create("written", sentence=text)
 
 
 def sentence(note: Note) -> str:
@@ -356,7 +356,7 @@ def sentence(note: Note) -> str:
     return import_module("whynan.report.notes").sentence(note)
 
 
-def typed(held: Any, text: str, note: str, made: Callable[[Any], Any]) -> Any:
+def read_typed_notes(held: Any, text: str, note: str, made: Callable[[Any], Any]) -> Any:
     """What a record is read from, with notes in place of the text that a document has beside them, or alone.
 
     `made`: the value of the field `note` by that of `text`; raises ``ValueError`` for what is no text.
@@ -370,15 +370,15 @@ def typed(held: Any, text: str, note: str, made: Callable[[Any], Any]) -> Any:
     return given if note in given else {**given, note: found}
 
 
-def as_written(text: Any) -> Note:
+def written_note(text: Any) -> Note:
     """The note of a text in a document."""
     if not isinstance(text, str):
         raise ValueError("Input should be a valid string")
     return text_note(text)
 
 
-def all_as_written(texts: Any) -> tuple[Note, ...]:
+def written_notes(texts: Any) -> tuple[Note, ...]:
     """The notes of several texts in a document."""
     if not isinstance(texts, list | tuple):
         raise ValueError("Input should be a valid list")
-    return tuple(map(as_written, cast("list[Any]", texts)))
+    return tuple(map(written_note, cast("list[Any]", texts)))

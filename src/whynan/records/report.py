@@ -9,7 +9,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from whynan.records.base import Number, Record
 from whynan.records.neighbourhood import Neighbourhood
-from whynan.records.notes import KINDS, Note, all_as_written, as_written, sentence, typed
+from whynan.records.notes import KINDS, Note, read_typed_notes, sentence, written_note, written_notes
 
 # -- How an ONNX model was run, as its report tells it -----------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class ChainLink(Record):
     @model_validator(mode="before")
     @classmethod
     def _with_summary(cls, held: Any) -> Any:
-        return typed(held, "summary", "typed_summary", as_written)
+        return read_typed_notes(held, "summary", "typed_summary", written_note)
 
 
 class Reach(Record):
@@ -314,7 +314,7 @@ class Replay(Record):
     @model_validator(mode="before")
     @classmethod
     def _with_why(cls, held: Any) -> Any:
-        return typed(held, "why", "typed_why", lambda text: as_written(text) if text != "" else None)
+        return read_typed_notes(held, "why", "typed_why", lambda text: written_note(text) if text != "" else None)
 
 
 class Step(Record):
@@ -374,7 +374,7 @@ class Coverage(Record):
     @model_validator(mode="before")
     @classmethod
     def _with_notes(cls, held: Any) -> Any:
-        return typed(held, "notes", "typed_notes", all_as_written)
+        return read_typed_notes(held, "notes", "typed_notes", written_notes)
 
     def notes_of(self, kind: str) -> tuple[Note, ...]:
         """The notes of a kind."""

@@ -36,7 +36,7 @@ class Slot(NamedTuple):
     write: Callable[[Any], object]
 
 
-class Moving:
+class CarriedState:
     """The places that have been seen to change between marks, and the generators of numbers that the program holds."""
 
     def __init__(self) -> None:
@@ -90,14 +90,14 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
         elif (slot := _of_generator(value)) is not None:
             yield (id(value), None), value, _ALWAYS, slot
         elif depth < _DEEPEST:
-            for key, inner, slot in _inside(value):
+            for key, inner, slot in _inner_values(value):
                 if isinstance(inner, _PLAIN):
                     yield (id(value), key), value, inner, slot
                 else:
                     waiting.append((inner, depth + 1))
 
 
-def _inside(value: Any) -> Iterator[tuple[Any, Any, Slot | None]]:
+def _inner_values(value: Any) -> Iterator[tuple[Any, Any, Slot | None]]:
     """What an object holds: attributes, items, what a function closes over."""
     kind = type(value)
     if kind is dict or kind is list:

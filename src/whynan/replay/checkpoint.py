@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
 
-from whynan.replay.carried_state import Moving, Slot
+from whynan.replay.carried_state import CarriedState, Slot
 from whynan.replay.continuation.code import Tail, tail_after, tail_from, tail_inside
 from whynan.replay.continuation.code import owner_of as function_of
 from whynan.replay.snapshot import Rng, ScalerState, rng
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
 
-    from whynan.capture.torch.interposition.data_loading import Came
+    from whynan.capture.torch.interposition.data_loading import BatchOrigin
 
 _FRAMES: Final = 24
 """So many frames are looked at, the innermost first."""
@@ -53,7 +53,7 @@ class Turn:
 
 
 @dataclass
-class Standing:
+class FrameCheckpoint:
     """One of the user's frames at a mark: what comes after it, and the values that will have changed."""
 
     frame: FrameType
@@ -85,11 +85,11 @@ class Mark:
     """A point of the program from which it can be run again."""
 
     kind: Kind
-    frames: tuple[Standing, ...]
+    frames: tuple[FrameCheckpoint, ...]
     rng: Rng
     scaler: ScalerState | None = None
     moving: list[tuple[Slot, Any]] = field(default_factory=list)
-    batches: list[tuple[Any, Came]] = field(default_factory=list)
+    batches: list[tuple[Any, BatchOrigin]] = field(default_factory=list)
     """What loaders have given since, and where that came from."""
     began: float = field(default_factory=time.monotonic)
 
@@ -134,7 +134,7 @@ def stack(*, libraries: bool = False) -> list[FrameType]:
 
 def mark(kind: Kind) -> Mark:
     """Take a mark here."""
-    standing: list[Standing] = []
+    standing: list[FrameCheckpoint] = []
     # what a library does after a step, its logging and its saving, is not to be run again
     frames = stack(libraries=kind == "model")
     for frame in frames[:1] if kind == "begin" else frames:
@@ -142,7 +142,7 @@ def mark(kind: Kind) -> Mark:
         if tail is not None:
             values = frame.f_locals if wanted else {}
             kept = {name: values[name] for name in wanted if name in values}
-            standing.append(Standing(frame, tail, kept, [[] for _ in tail.loops]))
+            standing.append(FrameCheckpoint(frame, tail, kept, [[] for _ in tail.loops]))
     return Mark(kind, tuple(standing), rng())
 
 
@@ -198,7 +198,7 @@ class Marks(threading.local):
         self.after_step: Mark | None = None
         self.at_model: Mark | None = None
         self._scaler: Any = None
-        self._moving = Moving()
+        self._moving = CarriedState()
 
     def clear(self) -> None:
         """Keep none."""
@@ -208,18 +208,18 @@ class Marks(threading.local):
         """A watch begins, at the head of its block."""
         self.after_step = self._mark("begin")
 
-    def made(self) -> None:
+    def record_optimizer(self) -> None:
         """An optimizer has been made: what follows leads to its first step."""
         if self.after_step is None:
             self.after_step = self._mark("step")
 
-    def step(self, scaler: Any) -> None:
+    def record_step(self, scaler: Any) -> None:
         """A step has been made, perhaps by a loss scaler: what came before it is done."""
         self._scaler = scaler
         self.at_model = None
         self.after_step = self._mark("step")
 
-    def scales(self, scaler: Any) -> None:
+    def record_scaled_loss(self, scaler: Any) -> None:
         """A loss scaler has scaled a loss: the first does before any step, and knows what it knew at each mark."""
         if self._scaler is None:
             self._scaler = scaler
@@ -227,17 +227,17 @@ class Marks(threading.local):
                 if made.scaler is None:
                     made.scaler = ScalerState(scaler)
 
-    def model(self) -> None:
+    def record_module_call(self) -> None:
         """A module is about to be called."""
         self._go_on()
         if self.at_model is None:
             self.at_model = self._mark("model")
 
-    def backward(self) -> None:
+    def record_backward(self) -> None:
         """A backward is about to begin."""
         self._go_on()
 
-    def batch(self, batch: Any, came: Came) -> None:
+    def record_batch(self, batch: Any, came: BatchOrigin) -> None:
         """A loader has given a batch, and where that came from."""
         if not torch.is_grad_enabled():
             # of an evaluation, of which no step is made

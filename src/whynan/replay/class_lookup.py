@@ -48,7 +48,7 @@ def namespace_of(cls: Any) -> Any:
     return _namespace_of(cls)
 
 
-def _once(make: Callable[[type], T]) -> Callable[[type], T]:
+def _cache_by_class(make: Callable[[type], T]) -> Callable[[type], T]:
     """Something about a class, made once for each."""
     known: dict[int, tuple[type, T]] = {}
 
@@ -101,7 +101,7 @@ def is_shared(kind: type, held: Any) -> bool:
     return any(is_a(type(one), _LOCKS) for one in dict.values(held))
 
 
-@_once
+@_cache_by_class
 def layout(kind: type) -> tuple[Any, tuple[Any, ...]]:
     """How the instances of a class hold their names: by a ``__dict__`` of Python's own, and in which slots."""
     names, slots = None, []
@@ -115,7 +115,7 @@ def layout(kind: type) -> tuple[Any, tuple[Any, ...]]:
     return (names if type(names) is types.GetSetDescriptorType else None), tuple(slots)
 
 
-@_once
+@_cache_by_class
 def iterates(kind: type) -> bool:
     """Whether a class is an iterator whose state is no object's: one that is not written in Python."""
     for one in _mro_of(kind):
@@ -150,9 +150,9 @@ class Iterators:
             one = waiting.pop()
             if id(one) not in self._known:
                 self._known[id(one)] = one, _place(one)
-                waiting += _within(one) if frame_name(type(one)) is None else []
+                waiting += _source_iterators(one) if frame_name(type(one)) is None else []
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Have those that can be put back give again what they have given since."""
         for one, place in self._known.values():
             # at its end it has let go of what it took from
@@ -169,7 +169,7 @@ class Iterators:
         return None
 
 
-def _within(one: Any) -> list[Any]:
+def _source_iterators(one: Any) -> list[Any]:
     """The iterators that an iterator takes from."""
     return [r for r in gc.get_referents(one) if frame_name(type(r)) is not None or iterates(type(r))]
 
@@ -187,7 +187,7 @@ def _place(one: Any) -> object:
         frame = getattr(one, name)
         if frame is None:
             return None
-        inner = [_place(r) for r in _within(one) if frame_name(type(r)) is None]
+        inner = [_place(r) for r in _source_iterators(one) if frame_name(type(r)) is None]
         return frame.f_lasti, *inner, *map(id, gc.get_referents(one))
     hint = getattr(kind, "__length_hint__", None)
     return hint(one) if type(hint) is types.MethodDescriptorType else None

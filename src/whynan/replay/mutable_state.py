@@ -39,11 +39,11 @@ class Gradients:
             self._taken = [(t, t.grad, t.requires_grad, t.data) for t in tensors if t.is_leaf]
 
     @classmethod
-    def taken(cls, parameters: Iterable[Tensor]) -> Gradients:
+    def snapshot(cls, parameters: Iterable[Tensor]) -> Gradients:
         """Take those of the leaves among some tensors."""
         return cls(parameters)
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Have the same objects be the gradients again."""
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             for tensor, grad, requires, data in self._taken:
@@ -87,7 +87,7 @@ _TWISTER: Final[Any] = random.Random.__base__
 _ANYWHERE: Final = torch.nn.Module, torch.optim.Optimizer, torch.Tensor
 
 
-class Contents:
+class ObjectSnapshot:
     """What is held by the mutable things that can be reached from some objects, put back in place.
 
     Looked into are the containers of Python's and what inherits from them, instances (their ``__dict__`` and slots),
@@ -120,7 +120,7 @@ class Contents:
             self._look(*self._waiting.popleft())
         self._gradients = Gradients(self.tensors)
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Have everything hold what it held, the containers themselves being the same."""
         for undo in self._undo:
             try:
@@ -130,7 +130,7 @@ class Contents:
                     undo()
             except Exception as error:
                 self.failed.append(error)
-        self._gradients.put_back()
+        self._gradients.restore()
 
     def _add(self, value: Any, depth: int) -> None:
         kind = type(value)

@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from whynan.replay.checkpoint import stack
-from whynan.replay.continuation.code import compiled
-from whynan.replay.continuation.liveness import GOES_ON, ending
+from whynan.replay.continuation.code import compile_tail
+from whynan.replay.continuation.liveness import GOES_ON, guard_while_loops
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-    from whynan.capture.torch.interposition.data_loading import Came
+    from whynan.capture.torch.interposition.data_loading import BatchOrigin
     from whynan.replay.carried_state import Slot
-    from whynan.replay.checkpoint import Mark, Standing
+    from whynan.replay.checkpoint import FrameCheckpoint, Mark
     from whynan.replay.snapshot import Rng, ScalerState
 
 _MOST_TURNS: Final = 64
@@ -33,7 +33,7 @@ class TooLong(BaseException):
     """The replay has gone round a loop so often that it will not come to the step."""
 
 
-class Way(Protocol):
+class ReplayPlan(Protocol):
     """One way to run what led to a step again."""
 
     @property
@@ -67,7 +67,7 @@ class Way(Protocol):
         ...
 
     @property
-    def batches(self) -> list[tuple[Any, Came]]:
+    def batches(self) -> list[tuple[Any, BatchOrigin]]:
         """What loaders have given since, and where that came from."""
         ...
 
@@ -80,7 +80,7 @@ class Way(Protocol):
         """What its code can change."""
         ...
 
-    def prepared(self, is_over: Callable[[], bool]) -> Callable[[], object]:
+    def build_callable(self, is_over: Callable[[], bool]) -> Callable[[], object]:
         """Its code, with the values that it begins with; raises where it cannot be made.
 
         `is_over`: whether it has come to its end, which the program may have caught.
@@ -89,11 +89,11 @@ class Way(Protocol):
 
 
 @dataclass(frozen=True)
-class Tailed:
+class TailPlan:
     """From a mark, in one of the frames that were there at it."""
 
     mark: Mark
-    standing: Standing
+    standing: FrameCheckpoint
     kind: Literal["loop"] = "loop"
 
     @property
@@ -127,18 +127,18 @@ class Tailed:
         return self.mark.moving
 
     @property
-    def batches(self) -> list[tuple[Any, Came]]:
+    def batches(self) -> list[tuple[Any, BatchOrigin]]:
         return self.mark.batches
 
     def roots(self) -> list[Any]:
         return [self.standing.values, self.standing.frame.f_locals, self.standing.frame.f_globals]
 
-    def prepared(self, is_over: Callable[[], bool]) -> Callable[[], object]:
-        return _prepared(self, is_over)
+    def build_callable(self, is_over: Callable[[], bool]) -> Callable[[], object]:
+        return _build_tail(self, is_over)
 
 
 @dataclass(frozen=True)
-class Called:
+class CallPlan:
     """The program's step function, called with the same arguments."""
 
     function: Callable[..., Any]
@@ -147,7 +147,7 @@ class Called:
     rng: Rng
     scaler: ScalerState | None = None
     moving: list[tuple[Slot, Any]] = field(default_factory=list)
-    batches: list[tuple[Any, Came]] = field(default_factory=list)
+    batches: list[tuple[Any, BatchOrigin]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     kind: Literal["step"] = "step"
 
@@ -162,12 +162,12 @@ class Called:
     def roots(self) -> list[Any]:
         return [self.function, self.args, self.kwargs]
 
-    def prepared(self, is_over: Callable[[], bool]) -> Callable[[], object]:
+    def build_callable(self, is_over: Callable[[], bool]) -> Callable[[], object]:
         del is_over
         return functools.partial(self.function, *self.args, **self.kwargs)
 
 
-def ways(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterator[Tailed]:
+def replay_plans(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterator[TailPlan]:
     """The ways to what led to here, the best first: what runs the most of it, and least else.
 
     `left`: the frames that an exception has left, where the program is over.
@@ -177,21 +177,21 @@ def ways(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterator[Tailed
         mark.turn()
         standing = next((s for s in mark.frames if any(s.frame is frame for frame in alive)), None)
         if standing is not None:
-            yield Tailed(mark, standing)
+            yield TailPlan(mark, standing)
 
 
-def _prepared(way: Tailed, is_over: Callable[[], bool]) -> Callable[[], None]:
+def _build_tail(way: TailPlan, is_over: Callable[[], bool]) -> Callable[[], None]:
     """The code of a way, with the values that it begins with; raises ``ValueError`` where it cannot be made."""
     standing = way.standing
     frame = standing.frame
-    tail = dataclasses.replace(standing.tail, statements=ending(standing.tail.statements))
+    tail = dataclasses.replace(standing.tail, statements=guard_while_loops(standing.tail.statements))
     code = frame.f_code
     values = {**frame.f_locals, **standing.values}
     loops = ((k, loop) for k, loop in enumerate(tail.loops) if loop.items is not None)
     items: dict[str, Any] = {str(loop.items): _until(is_over, _items(way, k)) for k, loop in loops}
     items[GOES_ON] = lambda: not is_over()
     if code.co_name == "<module>":
-        made = compiled(tail)
+        made = compile_tail(tail)
 
         def run_module() -> None:
             namespace = frame.f_globals
@@ -208,7 +208,7 @@ def _prepared(way: Tailed, is_over: Callable[[], bool]) -> Callable[[], None]:
     own = [n for n in (*code.co_varnames, *code.co_cellvars) if n in values and n not in free]
     # the first argument comes first: `super()` takes it
     names = [*dict.fromkeys(own), *items]
-    made = compiled(tail, parameters=names, free=list(free))
+    made = compile_tail(tail, parameters=names, free=list(free))
     closure = tuple(types.CellType(free[name]) for name in made.co_freevars)
     function = types.FunctionType(made, frame.f_globals, code.co_name, None, closure)
     given = {**values, **items}
@@ -222,7 +222,7 @@ def _until(is_over: Callable[[], bool], items: Iterator[Any]) -> Iterator[Any]:
         yield item
 
 
-def _items(way: Tailed, k: int) -> Iterator[Any]:
+def _items(way: TailPlan, k: int) -> Iterator[Any]:
     """What a loop around the mark has gone on to; the last once more where nobody saw it turn."""
     loop, turns = way.standing.tail.loops[k], way.standing.turns[k]
     rows: list[Any] = []
@@ -240,10 +240,10 @@ def _items(way: Tailed, k: int) -> Iterator[Any]:
             rows.append(loop.item(turn.values))
     if not rows and k == way.standing.goes_round():
         rows.append(loop.item(way.standing.values))
-    return itertools.chain(rows, _again(rows))
+    return itertools.chain(rows, _repeat_last(rows))
 
 
-def _again(rows: list[Any]) -> Iterator[Any]:
+def _repeat_last(rows: list[Any]) -> Iterator[Any]:
     for _ in range(_MOST_TURNS):
         if not rows:
             return

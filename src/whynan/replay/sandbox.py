@@ -78,20 +78,20 @@ _CALLS: Final = (
 """A clause, a module, and its functions and methods."""
 
 
-def reached(event: str, args: tuple[Any, ...]) -> str | None:
+def outside_effect(event: str, args: tuple[Any, ...]) -> str | None:
     """What an audit event does outside of the process, as a clause without its subject; None if it does nothing."""
     if event == "open":
         path, _, flags = args
         nowhere = not isinstance(path, int) and os.fsencode(path) == os.fsencode(os.devnull)
-        return None if nowhere or not flags & _WRITES else f"opens {_named(path)} for writing"
+        return None if nowhere or not flags & _WRITES else f"opens {_file_text(path)} for writing"
     verb, place = _BY_EVENT.get(event, (None, None))
     if verb is None or place is None:
         return verb
     value = args[place]
-    return f"{verb} {_named(value) if isinstance(value, str | bytes | os.PathLike) else repr(value)}"
+    return f"{verb} {_file_text(value) if isinstance(value, str | bytes | os.PathLike) else repr(value)}"
 
 
-def _named(path: Any) -> str:
+def _file_text(path: Any) -> str:
     return f"file {path}" if isinstance(path, int) else os.fsdecode(path)
 
 
@@ -124,7 +124,7 @@ if TYPE_CHECKING:
 Where: TypeAlias = tuple[str, int]
 
 
-class Outside(BaseException):
+class OutsideAccess(BaseException):
     """A replay was about to reach the outside; the program may catch every ``Exception``."""
 
     def __init__(self, what: str, where: Where) -> None:
@@ -141,17 +141,17 @@ _RECEIVES: Final = frozenset(("recv", "recv_into", "recvfrom", "recvfrom_into", 
 
 
 @dataclass
-class Held:
+class Refusals:
     """What a replay was refused, the first first: the program may have caught it and gone on."""
 
     thread: int
-    refused: list[Outside] = field(default_factory=lambda: list[Outside]())
+    refused: list[OutsideAccess] = field(default_factory=lambda: list[OutsideAccess]())
     profiling: bool = False
     """The profile function raises a refusal, upon which Python is about to take it away."""
 
     def refuse(self, what: str) -> NoReturn:
-        """Raise `Outside` for what the program is about to do, a clause without its subject."""
-        self.refused.append(Outside(what, _where()))
+        """Raise `OutsideAccess` for what the program is about to do, a clause without its subject."""
+        self.refused.append(OutsideAccess(what, _where()))
         raise self.refused[-1]
 
 
@@ -164,7 +164,7 @@ _TRACKERS: dict[tuple[str, str], tuple[str, ...]] = {
 }
 """By module and class (of the module itself if empty), what is called for nothing; a `*` stands for any ending."""
 
-_current: Held | None = None
+_current: Refusals | None = None
 _hooked = False
 
 
@@ -178,7 +178,7 @@ def _hook(event: str, args: tuple[Any, ...]) -> None:
             held.refuse("sets a profile function")
         held.profiling = False
         raise held.refused[-1]
-    what = reached(event, args)
+    what = outside_effect(event, args)
     if what is not None and not _is_ours():
         held.refuse(what)
 
@@ -203,8 +203,8 @@ def _where() -> Where:
 
 
 @contextmanager
-def held_back(roots: Iterable[Any] = ()) -> Generator[Held]:
-    """Run the body so that nothing of it reaches the outside; raises `Outside` in it where that takes a refusal.
+def block_side_effects(roots: Iterable[Any] = ()) -> Generator[Refusals]:
+    """Run the body so that nothing of it reaches the outside; raises `OutsideAccess` in it where that takes a refusal.
 
     `roots`: what leads to the files that it may use, beside the program's modules.
     """
@@ -216,7 +216,7 @@ def held_back(roots: Iterable[Any] = ()) -> Generator[Held]:
         sys.addaudithook(_hook)
         _hooked = True
     owner_of(__file__)  # looks for torch's files the first time
-    held = Held(get_ident())
+    held = Refusals(get_ident())
     files = open_files(roots)
     with ExitStack() as entered:
         null = entered.enter_context(open(os.devnull, "r+b", buffering=0))
@@ -238,7 +238,7 @@ def held_back(roots: Iterable[Any] = ()) -> Generator[Held]:
             _current = None
 
 
-def _profile(held: Held, lost: list[Any]) -> Profile:
+def _profile(held: Refusals, lost: list[Any]) -> Profile:
     """Refuses the calls that no audit event tells of; `lost`: files in which one cannot go back."""
     calls = dict(refused_calls())
 
@@ -251,7 +251,7 @@ def _profile(held: Held, lost: list[Any]) -> Profile:
         except Exception:
             # not raised: it may be whynan's own code that makes the call
             what = None
-            held.refused.append(Outside("cannot be looked at", (frame.f_code.co_filename, frame.f_lineno)))
+            held.refused.append(OutsideAccess("cannot be looked at", (frame.f_code.co_filename, frame.f_lineno)))
         if what is not None:
             held.profiling = True
             held.refuse(what)
@@ -282,7 +282,7 @@ def _tracked() -> Iterator[tuple[Any, str]]:
                 yield owner, name
 
 
-def _nothing(held: Held, real: Any) -> Any:
+def _nothing(held: Refusals, real: Any) -> Any:
     def nothing(*args: Any, **kwargs: Any) -> Any:
         return None if get_ident() == held.thread else real(*args, **kwargs)
 

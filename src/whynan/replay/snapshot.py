@@ -147,7 +147,7 @@ def rng() -> Rng:
     )
 
 
-def stored() -> dict[str, Any]:
+def rng_document() -> dict[str, Any]:
     """The state of the generators of the processor as a document for another process.
 
     NumPy's is made, if the program has NumPy: else it would begin anywhere, later.
@@ -163,7 +163,7 @@ def stored() -> dict[str, Any]:
     return {"torch": state.torch.numpy().tobytes().hex(), "python": state.python, "numpy": numpy}
 
 
-def restore_stored(document: dict[str, Any]) -> None:
+def restore_rng_document(document: dict[str, Any]) -> None:
     """Put the generators of this process where those of another one were."""
     state = bytearray.fromhex(document["torch"])
     torch.default_generator.set_state(torch.frombuffer(state, dtype=torch.uint8))
@@ -284,7 +284,7 @@ class ScalerState:
         self._stages = {key: dict(stage) for key, stage in scaler._per_optimizer_states.items()}
         self._scale, self._growth = (None if t is None else t.clone() for t in (scaler._scale, scaler._growth_tracker))
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Have it know that again."""
         stages = self.scaler._per_optimizer_states
         stages.clear()

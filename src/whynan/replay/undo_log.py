@@ -49,11 +49,11 @@ _effects: dict[int, tuple[Any, _Effect]] = {}
 def _effect_of(func: Any) -> _Effect:
     known = _effects.get(id(func))
     if known is None or known[0] is not func:
-        known = _effects[id(func)] = func, _read(func)
+        known = _effects[id(func)] = func, _read_effect(func)
     return known[1]
 
 
-def _read(func: Any) -> _Effect:
+def _read_effect(func: Any) -> _Effect:
     schema = getattr(func, "_schema", None)
     if schema is None:
         return _Effect(None, False, ())
@@ -74,7 +74,7 @@ def _read(func: Any) -> _Effect:
     return _Effect(tuple(written), torch.Tag.inplace_view in func.tags, makes)
 
 
-class Undo(TorchDispatchMode):
+class UndoLog(TorchDispatchMode):
     """Makes what the operators of this thread write while it is entered be as it was, once it is left.
 
     A tensor's ``_version`` is put back too, so that a graph from before can still be differentiated; where that

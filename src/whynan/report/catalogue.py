@@ -9,8 +9,8 @@ from whynan.report.json import schema as published
 from whynan.report.page import Page
 from whynan.report.terminal import print_page
 from whynan.rules.base import Mode, Reading, Rule
-from whynan.rules.catalogue import SECTIONS, distribution, families, parsed, title
-from whynan.rules.intents import mended_by
+from whynan.rules.catalogue import SECTIONS, distribution, families, parsed_page, title
+from whynan.rules.intents import fix_titles
 
 # -- The catalogue of rules as text: all of them in a table, and the page of one ---------------------------------------
 
@@ -54,7 +54,7 @@ def render(
 
 def summary(rule: Rule) -> str:
     """The one line that says what a rule is about."""
-    return parsed(rule.code).summary.removeprefix(f"{rule.code} {rule.name}: ").rstrip(".")
+    return parsed_page(rule.code).summary.removeprefix(f"{rule.code} {rule.name}: ").rstrip(".")
 
 
 def _table(page: Page, told: tuple[Rule, ...], family: str | None) -> None:
@@ -76,7 +76,7 @@ def _table(page: Page, told: tuple[Rule, ...], family: str | None) -> None:
 
 
 def _page(page: Page, rule: Rule) -> None:
-    held = parsed(rule.code)
+    held = parsed_page(rule.code)
     page.heading(f"{rule.code} {rule.name}", ", ".join(title(start) for start in families(rule)), "bold")
     page.line(summary(rule))
     for name, text in held.sections.items():
@@ -95,7 +95,7 @@ def _page(page: Page, rule: Rule) -> None:
 
 def _fixes(page: Page, rule: Rule) -> None:
     """What is tried where the rule has explained a birth; each is shown with its verdict only."""
-    found = mended_by(rule)
+    found = fix_titles(rule)
     if found:
         page.entry("", "Tried, and shown with a verdict:", at=_INDENT)
     for line in found:
@@ -189,5 +189,5 @@ def _document(rule: Rule) -> dict[str, Any]:
         "modes": rule.modes,
         "distribution": distribution(rule.code),
         "summary": summary(rule),
-        "sections": parsed(rule.code).sections,
+        "sections": parsed_page(rule.code).sections,
     }

@@ -172,7 +172,7 @@ def history_lines(steps: Sequence[Step]) -> list[str]:
     if not parts:
         return []
     first, last = shown[0].step, shown[-1].step
-    led = _skipped(steps) or _told(steps[:-1])
+    led = _skipped(steps) or _growth_text(steps[:-1])
     return [f"steps {first} to {last}: {'; '.join(parts)}", *led]
 
 
@@ -187,7 +187,7 @@ def _skipped(steps: Sequence[Step]) -> list[str]:
     return [f"steps {skipped[0].step} to {skipped[-1].step} were skipped by the loss scaler{fall}"]
 
 
-def _told(before: Sequence[Step]) -> list[str]:
+def _growth_text(before: Sequence[Step]) -> list[str]:
     """Whether the steps before the bad one led to it."""
     for name, of in (("gradient norm", [s.norm for s in before]), ("loss", [s.loss for s in before])):
         growth = _growth(of)

@@ -42,7 +42,7 @@ def render(
         f"{count_text(len(told), 'fix', 'fixes')} of {count_text(n_findings, 'finding')}", report.run.command, "bold"
     )
     raised, lacks = report.run.exception is not None, is_redacted(report)
-    for alike in _together(told, lacks=lacks):
+    for alike in _group_unwritten(told, lacks=lacks):
         page.blank()
         if len(alike) > 1:
             _unwritten(page, alike, told, raised=raised)
@@ -89,7 +89,7 @@ def _offer(page: Page, offer: Offer, *, raised: bool, lacks: bool) -> None:
     page.entry("", _choosing(offer, lacks=lacks), at=_AT)
 
 
-def _together(told: tuple[Offer, ...], *, lacks: bool) -> list[list[Offer]]:
+def _group_unwritten(told: tuple[Offer, ...], *, lacks: bool) -> list[list[Offer]]:
     """The offers, those in one list which could not be written for one finding."""
     found: list[list[Offer]] = []
     for offer in told:

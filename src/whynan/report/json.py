@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from whynan.errors import UsageError
 from whynan.records import Report
 from whynan.records.base import Record
-from whynan.traces.json import dumped, parsed
+from whynan.traces.json import dump_json, parse_json
 
 SCHEMA: Final = "whynan.report/1"
 SCHEMA_FILE: Final = "whynan.report-1.json"
@@ -22,10 +22,10 @@ _Kind = TypeVar("_Kind", bound=Record)
 
 def to_json(report: Record, *, indent: int | None = 2) -> str:
     """The document of a report, or of another record: strict JSON, which may be looked at with ``cat`` too."""
-    return dumped(report, indent=indent)
+    return dump_json(report, indent=indent)
 
 
-def read(text: str | bytes) -> Report:
+def parse_report(text: str | bytes) -> Report:
     """The report of a document; raises ``UsageError`` that names the first thing that is wrong with any other text."""
     return read_as(Report, SCHEMA, text)
 
@@ -33,7 +33,7 @@ def read(text: str | bytes) -> Report:
 def read_as(kind: type[_Kind], schema: str, text: str | bytes) -> _Kind:
     """The record of a document of some schema; raises ``UsageError`` as `read` does."""
     try:
-        document = parsed(text, infinite=True)
+        document = parse_json(text, infinite=True)
     except ValueError as error:
         raise _unreadable(str(error)) from error
     if not isinstance(document, dict):

@@ -71,7 +71,7 @@ def reason(value: Value) -> str:
     return _WORDS.format_field(value, f"?{_REASON}")
 
 
-def _at(values: Values) -> str:
+def _line(values: Values) -> str:
     return "" if values["file"] is None else f" at {values['file']}:{values['line']}"
 
 
@@ -81,7 +81,7 @@ def _because(values: Values) -> str:
 
 def _allowed(values: Values) -> str:
     why = "" if values["reason"] is None else f": {values['reason']}"
-    return f"{values['code']} {values['name']}{_at(values)} is allowed{why}"
+    return f"{values['code']} {values['name']}{_line(values)} is allowed{why}"
 
 
 def _way(values: Values) -> str:
@@ -299,7 +299,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
         f"{{node:?a gradient}}: PyTorch computes this gradient {_FORMULA} it is watched; it can differ without"
     ),
     "compiled_region": lambda v: (
-        f"a compiled region{_at(v)} was looked at only where values enter and leave it; TORCH_COMPILE_DISABLE=1, or "
+        f"a compiled region{_line(v)} was looked at only where values enter and leave it; TORCH_COMPILE_DISABLE=1, or "
         "torch.compiler.set_stance('force_eager'), shows what happens inside"
     ),
     "thread_not_entered": lambda v: (

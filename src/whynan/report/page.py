@@ -99,7 +99,7 @@ class Page:
     def code(self, line: Excerpt, note: str = "") -> None:
         """A line of source, carets under what is marked in it, and a note behind them."""
         indent = _CONTENT + (4 if self.width >= 60 else 2)
-        text, (start, end) = _around(line)
+        text, (start, end) = _clip_line(line)
         cells = [
             (_TAB if character == "\t" else self._spell(character), start <= number < end)
             for number, character in enumerate(text)
@@ -151,7 +151,7 @@ class Page:
             self._lines.append(lead.append_text(line))
 
 
-def _around(line: Excerpt) -> tuple[str, tuple[int, int]]:
+def _clip_line(line: Excerpt) -> tuple[str, tuple[int, int]]:
     """A line of source and what is marked in it; of a very long one only what stands around the mark."""
     start, end = line.marked or (0, 0)
     if len(line.text) <= _LONGEST:

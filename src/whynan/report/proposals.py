@@ -70,7 +70,7 @@ def _unfit(finding: Finding) -> tuple[Fix, ...]:
     return found if len(finding.fixes) > 1 else ()
 
 
-def proposed(
+def add_fixes(
     page: Page, finding: Finding, earlier: Sequence[Finding], report: Report, *, show_all: bool, written: str | None
 ) -> None:
     """The fixes of a finding with their verdicts; one that an earlier finding has by the number of that."""

@@ -23,17 +23,17 @@ _FIELDS: Final = (
 )  # fmt: skip
 
 
-def chosen(rows: Sequence[Range], *, sort: str, ops: Sequence[str], names: Sequence[str]) -> tuple[Range, ...]:
+def select_rows(rows: Sequence[Range], *, sort: str, ops: Sequence[str], names: Sequence[str]) -> tuple[Range, ...]:
     """The rows of some operators and names, sorted: by name and operator upwards, by numbers the greatest first.
 
     The least ``min`` comes first. What has no such number stands behind all that have one.
     """
-    kept = [row for row in rows if (not ops or row.op in ops) and (not names or _named(row, names))]
+    kept = [row for row in rows if (not ops or row.op in ops) and (not names or _matches_name(row, names))]
     key = _KEYS.get(sort)
     return tuple(kept if key is None else sorted(kept, key=key))
 
 
-def _named(row: Range, names: Sequence[str]) -> bool:
+def _matches_name(row: Range, names: Sequence[str]) -> bool:
     own = [name for name in (row.node, row.value) if name]
     return any(fnmatchcase(name, pattern) for name in own for pattern in names)
 

@@ -18,11 +18,11 @@ from whynan.traces.redaction import (
     Pseudonyms,
     Redaction,
     Table,
+    alias,
     by_holder,
     by_value,
     dropped,
     kept,
-    named,
     node,
     operator,
     record,
@@ -92,8 +92,8 @@ _FINDING: Final[Table] = {
     "rule": by_value(_code), "name": by_holder(_rule_name), "severity": kept, "fate": kept, "birth": kept,
     "phase": kept, "op": operator,
     "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "site": record,
-    "library_site": record, "node": named("node"), "value": named("tensor"), "made_of": dropped, "occurrences": kept,
-    "modules": named("module"), "element": record,
+    "library_site": record, "node": alias("node"), "value": alias("tensor"), "made_of": dropped, "occurrences": kept,
+    "modules": alias("module"), "element": record,
     "damage": record, "data": record, "origin": dropped, "forward_operands": record, "message": by_holder(_message),
     "explanation": dropped,
     "matched": by_value(_codes), "chain": record, "reaches": record, "scale_fall": record, "fixes": record,
@@ -129,4 +129,4 @@ def redacted(report: Report, names: Pseudonyms | None = None) -> Report:
 
     `names`: the pseudonyms that were given before, in the trace of the same run, and are to be kept.
     """
-    return Redaction(REPORT, Pseudonyms() if names is None else names).of(report)
+    return Redaction(REPORT, Pseudonyms() if names is None else names).redact(report)

@@ -12,7 +12,7 @@ from whynan.records import Finding, Report
 from whynan.report import wording
 from whynan.report.excerpt import LineOf, Sources, excerpt, history_lines
 from whynan.report.page import WIDEST, Page
-from whynan.report.proposals import proposed
+from whynan.report.proposals import add_fixes
 from whynan.report.wording import count_text
 from whynan.rules.wording import data_text
 
@@ -243,7 +243,7 @@ def render(
         _finding(
             page, finding, report, right, line_of, None if like is None else (told[like], f"{like + 1} of {len(told)}")
         )
-        proposed(page, finding, told[: number - 1], report, show_all=show_all, written=written)
+        add_fixes(page, finding, told[: number - 1], report, show_all=show_all, written=written)
         page.blank()
     closing(page, report, show_all=show_all)
     return page.finish(color=color)
@@ -274,7 +274,7 @@ def _finding(
     raised = report.run.exception is not None
     page.heading(wording.headline(finding, raised=raised), right, _SEVERITY[finding.severity])
     page.blank()
-    _born(page, finding, line_of, "" if like is None else like[1])
+    _add_birth(page, finding, line_of, "" if like is None else like[1])
     lost = finding.birth is None and finding.element.value is None
     page.row("element", wording.element(finding.element, entered=finding.birth == "entered", lost=lost))
     if like is None:
@@ -286,18 +286,18 @@ def _finding(
         page.row("", finding.explanation)
     for number, cause in enumerate(wording.causes(finding, None if like is None else like[0])):
         page.row("" if number else "from", cause)
-    if then := wording.turned(finding):
+    if then := wording.turn_text(finding):
         page.row("then", then)
     if again := wording.repeats(finding):
         page.row("again", again)
-    page.items("reaches", wording.reached(finding, raised=raised), " · ")
+    page.items("reaches", wording.reach_lines(finding, raised=raised), " · ")
     if wrong := wording.finite_but_wrong(finding):
         page.row("", wrong)
 
 
-def _born(page: Page, finding: Finding, line_of: LineOf, like: str) -> None:
+def _add_birth(page: Page, finding: Finding, line_of: LineOf, like: str) -> None:
     # of silent damage nothing was born
-    page.items("at" if finding.birth is None else "born", wording.born(finding), "  ")
+    page.items("at" if finding.birth is None else "born", wording.birth_place(finding), "  ")
     op = finding.op or ""
     if like:
         page.row("", f"the expression of {like}{f', {op}' if op else ''}")
@@ -323,7 +323,7 @@ def _operands(page: Page, finding: Finding, report: Report) -> None:
     if forward and here:
         here[0] = f"in the backward: {here[0]}"
     page.items("", here, "   ")
-    if (lost := wording.gone(finding)) and report.run.replay.kind == "none":
+    if (lost := wording.lost_operands(finding)) and report.run.replay.kind == "none":
         page.row(
             "", f"({', '.join(lost)}: overwritten or freed; explain(..., rerun=True) runs again to read such values)"
         )

@@ -172,15 +172,15 @@ def _first_place(finding: Finding, *, raised: bool) -> str:
         first = "buffer"
     if first == "observed":
         named = next((reach.name for reach in finding.reaches if reach.name), None)
-        return "a value that was read" if named is None else _held(named, raised=raised)
+        return "a value that was read" if named is None else _held_names_text(named, raised=raised)
     return _PLACES[first]
 
 
-def _held(names: str, *, raised: bool) -> str:
+def _held_names_text(names: str, *, raised: bool) -> str:
     return f"{names} as the program raised" if raised else names
 
 
-def born(finding: Finding) -> list[str]:
+def birth_place(finding: Finding) -> list[str]:
     """The place of a birth: file, line and column, function, module, and the phase where it is not the forward."""
     if finding.site is None:
         if finding.phase == "inference" and finding.op is None and finding.node is None and finding.value:
@@ -284,11 +284,11 @@ def _is_number(expression: str | None) -> bool:
     return True
 
 
-def turned(finding: Finding) -> str:
+def turn_text(finding: Finding) -> str:
     """Where the bad numbers of a damaging finding turned into finite ones, and into which."""
     links = [link for link in finding.chain if link.role == "step" and _turn(link)]
     file = None if finding.site is None else finding.site.file
-    return _at(links[0], file) if links and finding.fate == "damaging" else ""
+    return _link_place(links[0], file) if links and finding.fate == "damaging" else ""
 
 
 def finite_but_wrong(finding: Finding) -> str:
@@ -303,7 +303,7 @@ def _turn(link: ChainLink) -> str:
     return _TURNS.get(link.typed_summary.kind, "").format(**link.typed_summary.values)
 
 
-def gone(finding: Finding) -> list[str]:
+def lost_operands(finding: Finding) -> list[str]:
     """The operands whose values were not held any more when they were wanted."""
     all_of = (*finding.forward_operands, *finding.element.operands)
     names = (o.expression or o.name for o in all_of if o.value is None and o.origin == "gone" and not _ranged(o))
@@ -336,7 +336,7 @@ def causes(finding: Finding, like: Finding | None = None) -> list[str]:
     if finding.data is not None and finding.birth == "entered":
         # the sentence says where it came from, and the first line where it was read
         links = [link for link in links if link.site != finding.site]
-    told = list(dict.fromkeys(_at(link, file) for link in links))
+    told = list(dict.fromkeys(_link_place(link, file) for link in links))
     if len(told) <= _CAUSES_SHOWN:
         return told
     last = _CAUSES_SHOWN - 2
@@ -349,7 +349,7 @@ def _path(finding: Finding) -> list[tuple[str | None, int | None]]:
     return [(link.op, None if link.site is None else link.site.line) for link in links]
 
 
-def _at(link: ChainLink, file: str | None) -> str:
+def _link_place(link: ChainLink, file: str | None) -> str:
     if link.site is None:
         return link.summary
     where = f"line {link.site.line}" if link.site.file == file else f"{link.site.file}:{link.site.line}"
@@ -365,7 +365,7 @@ def repeats(finding: Finding) -> str:
     return ", ".join(parts)
 
 
-def reached(finding: Finding, *, raised: bool) -> list[str]:
+def reach_lines(finding: Finding, *, raised: bool) -> list[str]:
     """What a finding reached, by kind: ``60 gradients: a, b, c and 57 more (all 2,160 elements)``."""
     groups: dict[SinkKind, list[Reach]] = {}
     for reach in finding.reaches:
@@ -398,7 +398,11 @@ def _decided(finding: Finding) -> list[str]:
 def _observed(group: Sequence[Reach], *, raised: bool) -> list[str]:
     named = [reach for reach in group if reach.name]
     unnamed = [reach for reach in group if not reach.name]
-    told = [f"{_held(_listed([str(reach.name) for reach in named]), raised=raised)}{_share(named)}"] if named else []
+    told = (
+        [f"{_held_names_text(_listed([str(reach.name) for reach in named]), raised=raised)}{_share(named)}"]
+        if named
+        else []
+    )
     return [*told, f"a value that was read{_share(unnamed)}"] if unnamed else told
 
 

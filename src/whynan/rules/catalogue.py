@@ -20,7 +20,7 @@ from whynan.errors import UsageError
 from whynan.records import Finding
 from whynan.rules.base import OUTCOME, Explanation, Mode, Reading, Rule, facts_of
 from whynan.rules.facts import underflow
-from whynan.rules.wording import also_left_out, in_vain
+from whynan.rules.wording import selection_hint, skipped_steps_text
 
 # -- The families of rules: what the character behind the letters of a code stands for ---------------------------------
 
@@ -170,17 +170,17 @@ def _load(point: metadata.EntryPoint, distribution: str) -> Entry:
     page: str = module.__doc__ or ""
     if not read(page).summary.startswith(f"{rule.code} {rule.name}: "):
         raise ValueError(f"its page does not begin with '{rule.code} {rule.name}: '")
-    return Entry(replace(rule, match=_guarded(rule, distribution)), page, distribution)
+    return Entry(replace(rule, match=_guarded_match(rule, distribution)), page, distribution)
 
 
-def _guarded(rule: Rule, distribution: str) -> Callable[[Finding], Explanation | None]:
+def _guarded_match(rule: Rule, distribution: str) -> Callable[[Finding], Explanation | None]:
     """The function of a rule, which recognises nothing any more once it has failed."""
     failed = False
 
     def match(finding: Finding) -> Explanation | None:
         nonlocal failed
         try:
-            return None if failed else _checked(rule.match(finding))
+            return None if failed else _check_explanation(rule.match(finding))
         except Exception as error:
             failed = True
             _warn(
@@ -192,7 +192,7 @@ def _guarded(rule: Rule, distribution: str) -> Callable[[Finding], Explanation |
     return match
 
 
-def _checked(found: object) -> Explanation | None:
+def _check_explanation(found: object) -> Explanation | None:
     """What a rule has made; raises ``TypeError`` where that is no explanation."""
     if found is None:
         return None
@@ -239,7 +239,7 @@ def _entries() -> dict[str, Entry]:
     return {entry.rule.code: entry for entry in sorted(found, key=lambda entry: entry.rule.code)}
 
 
-def forget() -> None:
+def clear_rule_cache() -> None:
     """Discover the rules again when they are next asked for: something was installed."""
     _entries.cache_clear()
     rules.cache_clear()
@@ -255,12 +255,12 @@ def page(code: str) -> str:
     return _entries()[code].page
 
 
-def parsed(code: str) -> Page:
+def parsed_page(code: str) -> Page:
     """The page of a rule by sections, with its examples; raises ``KeyError`` for an unknown code."""
     return read(page(code))
 
 
-def called(wanted: str) -> Rule | tuple[Rule, ...]:
+def find_rules(wanted: str) -> Rule | tuple[Rule, ...]:
     """The rule of a code or a name, or the rules of a family; letters may be small.
 
     Raises ``UsageError`` with what is nearest for anything else.
@@ -329,8 +329,8 @@ def explain(finding: Finding) -> Finding:
             "message": best.message,
             "explanation": best.explanation
             + underflow(finding)
-            + also_left_out(finding, rule.code)
-            + (in_vain(finding) if best.specificity > OUTCOME else ""),
+            + selection_hint(finding, rule.code)
+            + (skipped_steps_text(finding) if best.specificity > OUTCOME else ""),
             "matched": tuple(r.code for _, r in matches[1:]),
             "around": None,
         }

@@ -16,16 +16,16 @@ from whynan.rules.facts import (
     forward_base,
     forward_is_zero,
     forward_value,
-    infinite,
+    has_infinite_operand,
     is_nan,
     is_zero,
     limit,
+    number_text,
     operand,
     result,
-    said,
     value,
 )
-from whynan.rules.wording import doing, given, readable, spelled, spelled_forward
+from whynan.rules.wording import forward_operand_source, operand_source, operands_text, operator_text, readable
 
 _LOGS: Final = ("log", "log2", "log10")
 _QUOTIENTS: Final = ("div", "true_divide")
@@ -59,18 +59,18 @@ def logarithm_of_zero(finding: Finding) -> tuple[Expressions, Term] | None:
     at = forward_value(finding, by) if backward else value(finding, by)
     if at != -1 if shifted else not (forward_is_zero(finding, by) if backward else is_zero(finding, by)):
         return None
-    of = found.argument(found.middle, by)
+    of = found.argument_term(found.middle, by)
     if of is None:
         return None
-    return found, bare(add(ONE, of) if shifted else of)
+    return found, without_coefficient(add(ONE, of) if shifted else of)
 
 
-def of_infinity(finding: Finding) -> bool:
+def is_exact_zero(finding: Finding) -> bool:
     """Whether the 0 is that of an exponential, a softmax or a sigmoid of -Inf, which is exact."""
-    return any(link.role == "cause" and _is_of_infinity(link.typed_summary) for link in finding.chain)
+    return any(link.role == "cause" and _is_decayed_infinity(link.typed_summary) for link in finding.chain)
 
 
-def _is_of_infinity(said: Note) -> bool:
+def _is_decayed_infinity(said: Note) -> bool:
     if said.kind not in ("logit_of_infinity", "computed") or said.values["result"] != 0:
         return False
     is_infinite = said.kind == "logit_of_infinity" or said.values["operands"] == (-INF,)
@@ -81,8 +81,8 @@ def divisors(finding: Finding) -> frozenset[Term]:
     """What a birth at a division divides by, without exponents."""
     found = expressions(finding)
     name = forward_base(finding) if finding.phase == "backward" else base(finding)
-    by = None if found is None else found.argument(found.middle, "other" if name in _QUOTIENTS else "self")
-    return frozenset() if by is None else frozenset(part for part, _ in factors(bare(by)))
+    by = None if found is None else found.argument_term(found.middle, "other" if name in _QUOTIENTS else "self")
+    return frozenset() if by is None else frozenset(part for part, _ in factors(without_coefficient(by)))
 
 
 def exponential_too_large(finding: Finding) -> Expressions | None:
@@ -101,15 +101,17 @@ def sum_of_exponentials_too_large(finding: Finding) -> Expressions | None:
     found = expressions(finding)
     if found is None or finding.phase == "backward" or finding.birth != "overflow" or base(finding) not in _SUMS:
         return None
-    of = found.argument(found.middle, "self")
-    is_so = of is not None and any(part.is_call("exp") and power == 1 for part, power in factors(bare(of)))
+    of = found.argument_term(found.middle, "self")
+    is_so = of is not None and any(
+        part.is_call("exp") and power == 1 for part, power in factors(without_coefficient(of))
+    )
     return found if is_so else None
 
 
 def _derived_from_infinity(finding: Finding) -> bool:
     """Whether it is the derivative of an exponential that was Inf in the forward, of a finite operand."""
     at = forward_value(finding, "self") if forward_base(finding) in TORCH.having("exponential") else None
-    return at is not None and abs(at) < INF and base(finding) == "mul" and infinite(finding)
+    return at is not None and abs(at) < INF and base(finding) == "mul" and has_infinite_operand(finding)
 
 
 def _slope_of_infinity(finding: Finding) -> bool:
@@ -127,8 +129,8 @@ def root_at_zero(finding: Finding) -> tuple[Expressions, Term] | None:
     if found is None or name not in ("sqrt", "pow", "float_power") or not forward_is_zero(finding, "self"):
         return None
     power = 0.5 if name == "sqrt" else found.exponent(found.middle)
-    of = found.argument(found.middle, "self")
-    return (found, bare(of)) if of is not None and power is not None and 0 < power < 1 else None
+    of = found.argument_term(found.middle, "self")
+    return (found, without_coefficient(of)) if of is not None and power is not None and 0 < power < 1 else None
 
 
 def quotients_by_zero(finding: Finding) -> tuple[Expressions, list[Term]] | None:
@@ -143,7 +145,7 @@ def quotients_by_zero(finding: Finding) -> tuple[Expressions, list[Term]] | None
         return None
     if not (forward_is_zero(finding, by) if backward else is_zero(finding, by)):
         return None
-    return found, [bare(found.of(found.middle)), *downstream(found)]
+    return found, [without_coefficient(found.output_term(found.middle)), *downstream(found)]
 
 
 def mean_of_chosen(finding: Finding) -> tuple[Expressions, Term] | None:
@@ -197,7 +199,7 @@ def logarithms_of_zero(finding: Finding) -> list[Term]:
     at = logarithm_of_zero(finding)
     if at is not None:
         # xlogy is a product with its logarithm already
-        made = bare(at[0].of(at[0].middle))
+        made = without_coefficient(at[0].output_term(at[0].middle))
         return [*([made] if made.kind == "product" else []), *downstream(at[0])]
     product = zero_times_infinity(finding) if finding.phase == "backward" else None
     if product is not None:
@@ -205,7 +207,7 @@ def logarithms_of_zero(finding: Finding) -> list[Term]:
     found = expressions(finding)
     if found is None or not _slope_of_product(finding):
         return []
-    return [bare(found.of(found.middle)), *downstream(found)]
+    return [without_coefficient(found.output_term(found.middle)), *downstream(found)]
 
 
 def _slope_of_product(finding: Finding) -> bool:
@@ -216,7 +218,7 @@ def _slope_of_product(finding: Finding) -> bool:
     )
 
 
-def bare(term: Term) -> Term:
+def without_coefficient(term: Term) -> Term:
     """A term without the number that it is multiplied by."""
     if term.kind == "sum" and not term.constant and len(term.parts) == 1:
         return term.parts[0][0]
@@ -228,8 +230,12 @@ def downstream(found: Expressions) -> list[Term]:
 
     Of a sum what is added as well: a product of vectors multiplies and adds in one operation.
     """
-    terms = [bare(found.of(event)) for event in found.after()]
-    return [part for term in terms for part in (term, *(map(bare, term.arguments) if term.is_call("sum") else ()))]
+    terms = [without_coefficient(found.output_term(event)) for event in found.consumers()]
+    return [
+        part
+        for term in terms
+        for part in (term, *(map(without_coefficient, term.arguments) if term.is_call("sum") else ()))
+    ]
 
 
 def factors(term: Term) -> tuple[tuple[Term, float], ...]:
@@ -237,9 +243,9 @@ def factors(term: Term) -> tuple[tuple[Term, float], ...]:
     return term.parts if term.kind == "product" else ((term, 1.0),)
 
 
-def goes_into(found: Expressions, name: str) -> bool:
+def is_factor_downstream(found: Expressions, name: str) -> bool:
     """Whether a function of this name is a factor of the birth, or of something that was computed from it."""
-    terms = [bare(found.of(found.middle)), *downstream(found)]
+    terms = [without_coefficient(found.output_term(found.middle)), *downstream(found)]
     return any(part.is_call(name) for term in terms for part, _ in factors(term))
 
 
@@ -256,71 +262,77 @@ def bounds(found: Expressions, term: Term) -> str:
         for argument in operation.arguments:
             if argument.shape is None or argument.min is None or argument.max is None:
                 continue
-            if found.argument(operation.event, argument.name) != term:
+            if found.argument_term(operation.event, argument.name) != term:
                 continue
-            low, high = said(float(argument.min)), said(float(argument.max))
+            low, high = number_text(float(argument.min)), number_text(float(argument.max))
             return f" for x = {low}" if low == high else f" (all of x is from {low} to {high})"
     return ""
 
 
-def at_the_logarithm(finding: Finding, what: str, of: str) -> str:
+def logarithm_message(finding: Finding, what: str, of: str) -> str:
     """The sentence of a logarithm of 0: what is 0, and of which values."""
     if finding.phase == "backward":
         gradient = value(finding, "self")
-        outcome = f": {said(gradient)} / 0 is {result(finding)}" if gradient is not None else ""
+        outcome = f": {number_text(gradient)} / 0 is {result(finding)}" if gradient is not None else ""
         return f"the derivative of {forward_base(finding)} divides by {what}, which is 0 here{of}{outcome}"
-    name = doing(finding) if finding.phase == "inference" else base(finding)
+    name = operator_text(finding) if finding.phase == "inference" else base(finding)
     name = "log" if name == "xlogy" else name
     zero = "-1" if base(finding) == "log1p" else "0"
     return f"{name}({zero}) is {result(finding)}: {what} is 0 here{of}"
 
 
-def at_the_exponential(finding: Finding, whole: str) -> str:
+def exponential_message(finding: Finding, whole: str) -> str:
     """The sentence of exponentials that are too large, or whose sum is: the operand, and what they are a part of."""
     if base(finding) in _SUMS:
-        return f"{doing(finding)} of {given(finding)} exceeds {limit(finding)}, inside {whole}"
+        return f"{operator_text(finding)} of {operands_text(finding)} exceeds {limit(finding)}, inside {whole}"
     if _derived_from_infinity(finding):
-        shown = f"{forward_base(finding)}({said(forward_value(finding, 'self'))})"
+        shown = f"{forward_base(finding)}({number_text(forward_value(finding, 'self'))})"
         return f"{shown} was Inf in the forward, inside {whole}; its derivative, made of that, is {result(finding)}"
     backward = bool(forward_base(finding)) and base(finding) not in TORCH.having("exponential")
     at = forward_value(finding, "self") if backward else value(finding, "self")
     if backward and forward_base(finding) in _QUOTIENTS:
         return f"an exponential exceeds {limit(finding)}, and the derivative of {whole} is NaN: a quotient by Inf"
-    name = doing(finding) if finding.phase == "inference" else forward_base(finding) if backward else base(finding)
-    shown = f"{name}({said(at)})" if at is not None else name
+    name = (
+        operator_text(finding) if finding.phase == "inference" else forward_base(finding) if backward else base(finding)
+    )
+    shown = f"{name}({number_text(at)})" if at is not None else name
     if backward:
         return f"{shown} exceeds {limit(finding)}, and 0 × Inf is NaN in the derivative of {whole}"
     return f"{shown} exceeds {limit(finding)}, inside {whole}"
 
 
-def at_the_logarithms(finding: Finding, whole: str) -> str:
+def logarithm_product_message(finding: Finding, whole: str) -> str:
     """The sentence of the logarithm of 0 as a part of a product."""
     if finding.phase != "backward":
         return f"log(0) is {result(finding)}, in {whole}"
     if base(finding) == "mul":
-        return at_the_product(finding, whole)
+        return product_message(finding, whole)
     above, below = value(finding, "self"), value(finding, "other")
-    shown = f"{said(above)} / {said(below)}" if base(finding) == "div" and None not in (above, below) else "log(0)"
+    shown = (
+        f"{number_text(above)} / {number_text(below)}"
+        if base(finding) == "div" and None not in (above, below)
+        else "log(0)"
+    )
     return f"{shown} is {result(finding)}, in the derivative of {whole}"
 
 
-def at_the_root(finding: Finding, what: str) -> str:
+def root_message(finding: Finding, what: str) -> str:
     """The sentence of the derivative of a root, or of a fractional power, at 0: what is 0."""
     if forward_base(finding) != "sqrt":
         lowered = value(finding, "exponent")
-        power = "a power below 1" if lowered is None else f"y ** {said(lowered + 1)}"
+        power = "a power below 1" if lowered is None else f"y ** {number_text(lowered + 1)}"
         return f"the derivative of {power} is infinite at 0, and {what} is 0 here"
     gradient = value(finding, "self") if base(finding) == "div" else None
-    outcome = f": {said(gradient)} / 0 is {result(finding)}" if gradient is not None else ""
+    outcome = f": {number_text(gradient)} / 0 is {result(finding)}" if gradient is not None else ""
     return f"the derivative of sqrt divides by twice the root, and {what} is 0 here{outcome}"
 
 
-def at_the_quotient(finding: Finding, what: str) -> str:
+def quotient_message(finding: Finding, what: str) -> str:
     """The sentence of a division by 0: what it is divided by."""
     if finding.phase == "backward":
         return f"the derivative of a quotient divides by its denominator, and {what} is 0 here"
     above = value(finding, "self") if base(finding) in _QUOTIENTS else 1.0
-    shown = f"{said(above)} / 0" if above is not None else "a division by 0"
+    shown = f"{number_text(above)} / 0" if above is not None else "a division by 0"
     return f"{shown} is {result(finding)}: {what} is 0 here"
 
 
@@ -332,22 +344,22 @@ def zero_times_infinity(finding: Finding) -> tuple[Expressions, Term] | None:
         found is not None
         and base(finding) in TORCH.having("product-sum")
         and finding.birth == "invalid"
-        and infinite(finding)
+        and has_infinite_operand(finding)
     ):
-        made = bare(found.of(found.middle))
-        return (found, bare(made.arguments[0])) if made.is_call("sum") and is_nan(finding) else None
+        made = without_coefficient(found.output_term(found.middle))
+        return (found, without_coefficient(made.arguments[0])) if made.is_call("sum") and is_nan(finding) else None
     if found is None or base(finding) != "mul" or first is None or second is None:
         return None
     if {abs(first), abs(second)} != {0.0, INF} or forward_base(finding) not in ("", "mul"):
         return None
-    return found, bare(found.of(found.middle))
+    return found, without_coefficient(found.output_term(found.middle))
 
 
-def at_the_product(finding: Finding, what: str) -> str:
+def product_message(finding: Finding, what: str) -> str:
     """The sentence of 0 times an infinity: which product it is."""
-    first, second = said(_factor(finding, "self")), said(_factor(finding, "other"))
+    first, second = number_text(_factor(finding, "self")), number_text(_factor(finding, "other"))
     if base(finding) in TORCH.having("product-sum"):
-        return f"{doing(finding)} is NaN, because a product that it adds is 0 × Inf, in {what}"
+        return f"{operator_text(finding)} is NaN, because a product that it adds is 0 × Inf, in {what}"
     of = "in the derivative of" if finding.phase == "backward" else "in"
     return f"{first} × {second} is NaN, {of} {what}{_factors_named(finding)}"
 
@@ -355,9 +367,9 @@ def at_the_product(finding: Finding, what: str) -> str:
 def _factors_named(finding: Finding) -> str:
     """``: p is 0 and log_p is -Inf here``, as far as the source names the factors."""
     backward = finding.phase == "backward"
-    name, at = (spelled_forward, forward_value) if backward else (spelled, _factor)
+    name, at = (forward_operand_source, forward_value) if backward else (operand_source, _factor)
     told = [(name(finding, side), at(finding, side)) for side in ("self", "other")]
-    known = [f"{text} is {said(number)}" for text, number in told if text and number is not None]
+    known = [f"{text} is {number_text(number)}" for text, number in told if text and number is not None]
     return f": {' and '.join(known)} here" if known else ""
 
 
@@ -374,29 +386,29 @@ Match = Callable[[Finding], Explanation | None]
 Fits = Callable[[Term], bool]
 
 
-def at_a_root(fits: Fits, what: str, why: str) -> Match:
+def match_root(fits: Fits, what: str, why: str) -> Match:
     """Matches the derivative of a root at 0 of a term that fits, which is called so."""
 
     def match(finding: Finding) -> Explanation | None:
         at = root_at_zero(finding)
-        return Explanation(at_the_root(finding, what), why, STRUCTURE) if at is not None and fits(at[1]) else None
+        return Explanation(root_message(finding, what), why, STRUCTURE) if at is not None and fits(at[1]) else None
 
     return match
 
 
-def at_a_quotient(fits: Fits, what: str, why: str) -> Match:
+def match_quotient(fits: Fits, what: str, why: str) -> Match:
     """Matches a division by 0, called so, where the quotient fits, or something that was computed from it."""
 
     def match(finding: Finding) -> Explanation | None:
         at = quotients_by_zero(finding)
         if at is None or not any(map(fits, at[1])):
             return None
-        return Explanation(at_the_quotient(finding, what), why, STRUCTURE)
+        return Explanation(quotient_message(finding, what), why, STRUCTURE)
 
     return match
 
 
-def at_a_logarithm(operand: Callable[[Term], Term | None], what: str, why: str, *, masked: bool = True) -> Match:
+def match_logarithm(operand: Callable[[Term], Term | None], what: str, why: str, *, masked: bool = True) -> Match:
     """Matches the logarithm of a term that is 0, called so, of whose operand `operand` finds the bounds.
 
     Without `masked` the 0 of a logit of -Inf, which is exact, is left to other rules.
@@ -405,44 +417,44 @@ def at_a_logarithm(operand: Callable[[Term], Term | None], what: str, why: str, 
     def match(finding: Finding) -> Explanation | None:
         at = logarithm_of_zero(finding)
         of = None if at is None else operand(at[1])
-        if at is None or of is None or (not masked and of_infinity(finding)):
+        if at is None or of is None or (not masked and is_exact_zero(finding)):
             return None
-        return Explanation(at_the_logarithm(finding, what, bounds(at[0], of)), why, STRUCTURE)
+        return Explanation(logarithm_message(finding, what, bounds(at[0], of)), why, STRUCTURE)
 
     return match
 
 
-def at_logarithms(fits: Fits, whole: str, why: str) -> Match:
+def match_logarithm_product(fits: Fits, whole: str, why: str) -> Match:
     """Matches the logarithm of 0 where something that was computed from it fits, which is called so."""
 
     def match(finding: Finding) -> Explanation | None:
         if not any(map(fits, logarithms_of_zero(finding))):
             return None
-        return Explanation(at_the_logarithms(finding, whole), why, STRUCTURE)
+        return Explanation(logarithm_product_message(finding, whole), why, STRUCTURE)
 
     return match
 
 
-def at_an_exponential(fits: Fits | str, whole: str, why: str) -> Match:
+def match_exponential(fits: Fits | str, whole: str, why: str) -> Match:
     """Matches an exponential that is too large where something computed from it fits, or has a factor of this name."""
 
     def match(finding: Finding) -> Explanation | None:
         found = exponential_too_large(finding)
         if found is None:
             return None
-        if not (goes_into(found, fits) if isinstance(fits, str) else any(map(fits, downstream(found)))):
+        if not (is_factor_downstream(found, fits) if isinstance(fits, str) else any(map(fits, downstream(found)))):
             return None
-        return Explanation(at_the_exponential(finding, whole), why, STRUCTURE)
+        return Explanation(exponential_message(finding, whole), why, STRUCTURE)
 
     return match
 
 
-def at_a_product(fits: Callable[[Expressions, Term], bool], what: str, why: str) -> Match:
+def match_product(fits: Callable[[Expressions, Term], bool], what: str, why: str) -> Match:
     """Matches 0 times an infinity where the product fits, which is called so."""
 
     def match(finding: Finding) -> Explanation | None:
         at = zero_times_infinity(finding)
-        return Explanation(at_the_product(finding, what), why, STRUCTURE) if at is not None and fits(*at) else None
+        return Explanation(product_message(finding, what), why, STRUCTURE) if at is not None and fits(*at) else None
 
     return match
 

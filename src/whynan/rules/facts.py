@@ -107,12 +107,12 @@ def all_finite(finding: Finding) -> bool:
     return bool(numbers) and all(math.isfinite(v) for v in numbers)
 
 
-def infinite(finding: Finding) -> bool:
+def has_infinite_operand(finding: Finding) -> bool:
     """Whether a value of an operand, or an end of its row, is Inf or -Inf."""
     return any(v in (INF, -INF) for o in finding.element.operands for v in (o.value, o.min, o.max))
 
 
-def empty(finding: Finding) -> bool:
+def has_empty_operand(finding: Finding) -> bool:
     """Whether an operand has no elements at all."""
     return any(o.shape is not None and 0 in o.shape for o in finding.element.operands)
 
@@ -125,7 +125,7 @@ def count_of(finding: Finding, *names: str) -> int | None:
     return math.prod(found.shape) // finding.element.total
 
 
-def in_known_step(finding: Finding) -> bool:
+def is_in_library_step(finding: Finding) -> bool:
     """Whether it is born in the step of an optimizer that is not the program's own: its site is the call of that."""
     return finding.phase == "optimizer" and (finding.site is None or ".step(" in (finding.site.code or ".step("))
 
@@ -141,14 +141,14 @@ def limit(finding: Finding) -> str:
     return f"the {finding.element.dtype} maximum {describe_limit(finding.element.dtype)}"
 
 
-def said(number: float | None) -> str:
+def number_text(number: float | None) -> str:
     """A value as text."""
     return format_value(number)
 
 
 def result(finding: Finding) -> str:
     """The offending value as text."""
-    return "NaN" if is_nan(finding) else said(finding.element.value)
+    return "NaN" if is_nan(finding) else number_text(finding.element.value)
 
 
 # -- Numbers in a rule's sentence: exact results far beyond any format, and by how much they are out of range ----------
@@ -224,7 +224,7 @@ def overflows(value: Decimal | None, dtype: str) -> bool:
     return abs(value) >= Decimal(limit) + Decimal(format_of(dtype).ulp(limit)) / 2
 
 
-def wider(value: Decimal | None, dtype: str) -> str:
+def wider_formats_text(value: Decimal | None, dtype: str) -> str:
     """``it fits bfloat16 and float32``; empty where no usual format is wide enough, or the result is not known."""
     if value is None or dtype not in _WIDER:
         return ""
@@ -240,14 +240,14 @@ def damage_of(finding: Finding, kind: DamageKind) -> Damage | None:
     return finding.damage if finding.damage is not None and finding.damage.kind == kind else None
 
 
-def source(finding: Finding) -> Operand | None:
+def operand_before(finding: Finding) -> Operand | None:
     """What the element was before; None where that is not known."""
     return finding.element.operands[0] if finding.element.operands else None
 
 
-def was(finding: Finding) -> float | None:
+def value_before(finding: Finding) -> float | None:
     """The value of the element before; None where that is not known."""
-    found = source(finding)
+    found = operand_before(finding)
     known = None if found is None else found.value
     return float(known) if isinstance(known, (int, float)) else None
 
@@ -259,7 +259,7 @@ def share(damage: Damage) -> str:
     return f"{damage.concerned:,} of {damage.total:,} values ({100 * damage.concerned / damage.total:.3g}%)"
 
 
-def others(damage: Damage) -> str:
+def other_elements_text(damage: Damage) -> str:
     """``, and so are 3 more of 100``; nothing for one."""
     more = damage.concerned - 1
     return f", as {'is' if more == 1 else 'are'} {more:,} more of {damage.total:,}" if more else ""
@@ -279,8 +279,8 @@ class _Attempt(NamedTuple):
 def underflow(finding: Finding) -> str:
     """What is said of a chain that begins with a product, power or exponential that underflowed; else nothing."""
     first = next((link for link in finding.chain if link.role == "cause"), None)
-    attempt = None if first is None else _attempted(first.typed_summary)
-    dtype = None if attempt is None else _too_coarse(attempt.exact, finding.element.dtype)
+    attempt = None if first is None else _underflow_attempt(first.typed_summary)
+    dtype = None if attempt is None else _underflowing_dtype(attempt.exact, finding.element.dtype)
     if attempt is None or dtype is None:
         return ""
     wide = next((w for w in ("float32", "float64") if abs(attempt.exact) >= format_of(w).tiny), None)
@@ -289,7 +289,7 @@ def underflow(finding: Finding) -> str:
     return f" That 0 is an underflow of {dtype}: in {wide} {attempt.words} is {format_value(attempt.exact)}."
 
 
-def _attempted(said: Note) -> _Attempt | None:
+def _underflow_attempt(said: Note) -> _Attempt | None:
     """What a product, power or exponential would be that is told to be 0; None where it is none."""
     if said.kind != "computed" or said.values["result"] != 0:
         return None
@@ -314,7 +314,7 @@ def _numbers(operands: object) -> tuple[float, ...]:
     return tuple(float(format_value(v, digits=4)) for v in numbers) if len(numbers) == len(held) else ()
 
 
-def _too_coarse(exact: float, dtype: str) -> str | None:
+def _underflowing_dtype(exact: float, dtype: str) -> str | None:
     """The dtype in which a number that is not 0 rounds to it: the birth's own, or float16, the only one so coarse.
 
     Half of the smallest number rounds to 0; less is asked, because the values of a chain are rounded themselves.

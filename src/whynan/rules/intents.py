@@ -14,7 +14,7 @@ _LISTED: Final = 6
 """So many fixes stand on a rule's page."""
 
 
-def mended_by(rule: Rule) -> tuple[str, ...]:
+def fix_titles(rule: Rule) -> tuple[str, ...]:
     """What a rule's page lists as fixes, best first: title and kind of the first few, and how many more there are."""
     told = list(dict.fromkeys(f"{fix.title} ({fix.kind})" for fix in rule.fixes))
     more = len(told) - _LISTED

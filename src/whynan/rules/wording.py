@@ -21,11 +21,11 @@ from whynan.rules.facts import (
     forward_base,
     forward_operand,
     is_onnx,
+    number_text,
     operand,
     product,
     result,
     row,
-    said,
     value,
 )
 
@@ -47,7 +47,7 @@ def readable(name: str) -> str:
     return text
 
 
-def spelled(finding: Finding, name: str) -> str | None:
+def operand_source(finding: Finding, name: str) -> str | None:
     """How the source writes an operand; None where that is not known, or where it is written as a number.
 
     A node of an ONNX model calls it by the name of its schema.
@@ -58,7 +58,7 @@ def spelled(finding: Finding, name: str) -> str | None:
     return _variable(found.expression if found is not None else None)
 
 
-def spelled_forward(finding: Finding, name: str) -> str | None:
+def forward_operand_source(finding: Finding, name: str) -> str | None:
     """How the source writes an operand of the forward operation."""
     found = forward_operand(finding, name)
     return _variable(found.expression if found is not None else None)
@@ -68,12 +68,12 @@ def _variable(text: str | None) -> str | None:
     return None if text is None or _NUMBER.fullmatch(text) else text
 
 
-def here(text: str | None, what: str) -> str:
+def named_value_text(text: str | None, what: str) -> str:
     """``: x is 0 here``; empty where the source does not name it."""
     return f": {text} is {what} here" if text else ""
 
 
-def second_order(finding: Finding) -> bool:
+def is_second_order(finding: Finding) -> bool:
     """Whether the operation that is differentiated was one of a backward itself, whose operands are not held."""
     return bool(forward_base(finding)) and not finding.forward_operands
 
@@ -82,7 +82,7 @@ def derivative(finding: Finding) -> str:
     """`` in the derivative of hypot at x = 0, y = 0``; empty outside of the backward."""
     if not forward_base(finding):
         return ""
-    if second_order(finding):
+    if is_second_order(finding):
         return f" in the second derivative, of a {readable(forward_base(finding))} that the first one computes"
     known = [o for o in finding.forward_operands if o.dtype is not None and o.index is not None and o.value is not None]
     added = forward_base(finding) in ("addmm", "baddbmm", "addmv", "addbmm")
@@ -104,7 +104,7 @@ def row_text(found: Operand) -> str:
     return f"{name} = {format_value(found.value)}"
 
 
-def given(finding: Finding) -> str:
+def operands_text(finding: Finding) -> str:
     """The tensors that went in, with their values: ``x (from 1 to 3) and y = 2``; settings and indices are left out."""
     known = [o for o in finding.element.operands if o.value is not None or o.min is not None]
     counted = [o for o in known if (o.dtype or "").startswith(("float", "bfloat", "complex"))]
@@ -113,7 +113,7 @@ def given(finding: Finding) -> str:
     return ", ".join(parts[:-1]) + " and " + parts[-1] if len(parts) > 1 else "".join(parts)
 
 
-def doing(finding: Finding) -> str:
+def operator_text(finding: Finding) -> str:
     """The operator in words; that of an ONNX model by its type."""
     return op_type(finding.op or "") if is_onnx(finding) else readable(base(finding))
 
@@ -129,7 +129,7 @@ class Attempt:
     result: Decimal | None
 
 
-def attempted(finding: Finding) -> Attempt | None:
+def exact_attempt(finding: Finding) -> Attempt | None:
     """The exact result of an event with known operands; None where it is no plain arithmetic or a value is gone."""
     name = base(finding)
     a, b = value(finding, "self"), value(finding, "other")
@@ -153,7 +153,7 @@ def attempted(finding: Finding) -> Attempt | None:
         case "mm" | "bmm" | "dot" | "mv":
             return _products(finding)
         case "sum" | "mean":
-            return _alike(finding, name)
+            return _sum_of_equals(finding, name)
         case "_log_softmax" | "log_softmax":
             return _difference(finding)
         case "logspace":
@@ -167,34 +167,34 @@ def attempted(finding: Finding) -> Attempt | None:
 def _times(a: float | None, b: float | None) -> Attempt | None:
     if a is None or b is None:
         return None
-    return _told(f"{said(a)} × {said(b)}", product(a, b), a, b)
+    return _attempt_of(f"{number_text(a)} × {number_text(b)}", product(a, b), a, b)
 
 
 def _scaled(a: float | None, b: float | None, scale: float | None) -> Attempt | None:
     if a is None or b is None:
         return None
     factors = (a, b) if scale is None else (a, b, scale)
-    return _told(" × ".join(map(said, factors)), product(*factors), *factors)
+    return _attempt_of(" × ".join(map(number_text, factors)), product(*factors), *factors)
 
 
 def _over(a: float | None, b: float | None) -> Attempt | None:
     if a is None or b is None or b == 0:
         return None
     divide = exact(lambda c: c.divide(Decimal(a), Decimal(b))) if math.isfinite(a) and math.isfinite(b) else None
-    return _told(f"{said(a)} / {said(b)}", divide, a, b)
+    return _attempt_of(f"{number_text(a)} / {number_text(b)}", divide, a, b)
 
 
 def _sum(a: float | None, b: float | None, alpha: float | None, *, minus: bool) -> Attempt | None:
     if a is None or b is None:
         return None
     sign = "−" if minus else "+"
-    right = said(b) if alpha is None else f"{said(alpha)} × {said(b)}"
+    right = number_text(b) if alpha is None else f"{number_text(alpha)} × {number_text(b)}"
     right = f"({right})" if right.startswith("-") else right
     if not (math.isfinite(a) and math.isfinite(b)):
         return None
     scaled = product(b, -1.0 if minus else 1.0, 1.0 if alpha is None else alpha)
     total = None if scaled is None else exact(lambda c: c.add(Decimal(a), scaled))
-    return _told(f"{said(a)} {sign} {right}", total, a, b)
+    return _attempt_of(f"{number_text(a)} {sign} {right}", total, a, b)
 
 
 def _power(a: float | None, p: float | None) -> Attempt | None:
@@ -205,7 +205,7 @@ def _power(a: float | None, p: float | None) -> Attempt | None:
         return context.power(Decimal(a), Decimal(p))
 
     try:
-        return _told(f"{said(a)} ** {said(p)}", exact(raise_to), a, p)
+        return _attempt_of(f"{number_text(a)} ** {number_text(p)}", exact(raise_to), a, p)
     except InvalidOperation:
         return None
 
@@ -221,16 +221,16 @@ def _products(finding: Finding) -> Attempt | None:
     if a != b or c != d:
         return None
     count = shared.shape[-1] if base(finding) in ("dot", "mv") else shared.shape[-2]
-    return _told(f"{count} × {said(a)} × {said(c)}", product(float(count), a, c), a, c)
+    return _attempt_of(f"{count} × {number_text(a)} × {number_text(c)}", product(float(count), a, c), a, c)
 
 
-def _alike(finding: Finding, name: str) -> Attempt | None:
+def _sum_of_equals(finding: Finding, name: str) -> Attempt | None:
     """A sum of equal values, or the one behind their mean."""
     span, count = row(finding, "self"), count_of(finding, "self")
     if span is None or count is None or span[0] != span[1]:
         return None
-    words = f"{count} × {said(span[0])}"
-    return _told(
+    words = f"{count} × {number_text(span[0])}"
+    return _attempt_of(
         f"the sum behind the mean, {words}" if name == "mean" else words, product(float(count), span[0]), span[0]
     )
 
@@ -245,10 +245,10 @@ def _cast(finding: Finding) -> Attempt | None:
     found = value(finding, "self", "src")
     if found is None or not math.isfinite(found):
         return None
-    return Attempt(f"{said(found)}, cast to {finding.element.dtype},", Decimal(found))
+    return Attempt(f"{number_text(found)}, cast to {finding.element.dtype},", Decimal(found))
 
 
-def _told(words: str, result: Decimal | None, *operands: float) -> Attempt | None:
+def _attempt_of(words: str, result: Decimal | None, *operands: float) -> Attempt | None:
     if not all(math.isfinite(o) for o in operands):
         return None
     return Attempt(f"{words} = {decimal_text(result)}", result)
@@ -261,12 +261,12 @@ MOST_TOLD: Final = 4
 """So many rows of a batch are told one by one."""
 
 
-def origin(finding: Finding) -> str:
+def origin_kind(finding: Finding) -> str:
     """The kind of the origin of a number that no operation bore; empty where there is none."""
     return "" if finding.origin is None else finding.origin.kind
 
 
-def since(finding: Finding) -> str:
+def bad_since_kind(finding: Finding) -> str:
     """The kind of what is known of since when such a number is bad; empty where that is nothing."""
     known = None if finding.origin is None else finding.origin.values.get("since")
     return known.kind if isinstance(known, Note) else ""
@@ -317,7 +317,7 @@ def _some(texts: list[str], count: int) -> str:
 # -- How values grew towards the limit that they have passed: the greatest of some operations before -------------------
 
 
-def grown(finding: Finding) -> str:
+def growth_text(finding: Finding) -> str:
     """`` 6 operations earlier the greatest value was 5480.``; empty where that is not known, or they did not grow."""
     around = finding.around
     if around is None or finding.phase == "backward":
@@ -326,7 +326,7 @@ def grown(finding: Finding) -> str:
     last, first = min(found, default=0), max(found, default=0)
     if first <= last or not found[first] or found[first] >= found[last]:
         return ""
-    before, at_last = said(found[first]), said(found[last])
+    before, at_last = number_text(found[first]), number_text(found[last])
     return f" {first} operations earlier the greatest value was {before}, and right before it {at_last}."
 
 
@@ -352,7 +352,7 @@ def _size(argument: Argument, dtype: str) -> float | None:
 # -- What a loss scaler has tried, in words ----------------------------------------------------------------------------
 
 
-def described(fall: ScaleFall) -> str:
+def scale_fall_text(fall: ScaleFall) -> str:
     """``the loss scaler has skipped 17 steps on end, its scale falling from 65536 to 1``."""
     if fall.last is None:
         return f"the program has discarded bad gradients {fall.skipped:,} times on end"
@@ -363,12 +363,12 @@ def described(fall: ScaleFall) -> str:
     return f"the loss scaler has skipped {fall.skipped:,} steps {when}, {scale}"
 
 
-def in_vain(finding: Finding) -> str:
+def skipped_steps_text(finding: Finding) -> str:
     """What is said of a birth that another rule explains, where a scaler has skipped its gradients; else nothing."""
     fall = finding.scale_fall
     if fall is None:
         return ""
-    told = described(fall)
+    told = scale_fall_text(fall)
     return f" {told[0].upper()}{told[1:]}: no scale makes these gradients finite."
 
 
@@ -380,12 +380,12 @@ _TRUTH: Final = {"where": {"self": "False", "other": "True"}, "masked_fill": {"s
 """What the mask is where an argument is left out."""
 
 
-def left_out(finding: Finding) -> Selection | None:
+def selection_of_finding(finding: Finding) -> Selection | None:
     """What has left the element out; None where nothing has, or where that is not known."""
     return None if finding.around is None else finding.around.left_out
 
 
-def left_out_by(found: Selection, what: str) -> str:
+def selection_text(found: Selection, what: str) -> str:
     """``torch.where at line 13 leaves out log at x = 0, for x > 0 is False``."""
     name = base_name(found.op)
     name = name if name.startswith("_") else name.removesuffix("_")
@@ -398,21 +398,21 @@ def left_out_by(found: Selection, what: str) -> str:
     return f"{doer}{line} leaves out {what}{why}"
 
 
-def coming_back(finding: Finding) -> ChainLink | None:
+def backward_recurrence(finding: Finding) -> ChainLink | None:
     """The step in which a birth in the forward comes back, if the first in the backward was computed from it."""
     steps = (link for link in finding.chain if link.role == "step" and link.phase == "backward")
     first = next((link for link in steps if link.typed_summary.kind == "bears"), None)
     return first if first is not None and first.typed_summary.values["back"] else None
 
 
-def also_left_out(finding: Finding, code: str) -> str:
+def selection_hint(finding: Finding, code: str) -> str:
     """What is added to the explanation of another rule: that leaving the result out is no help."""
-    found = left_out(finding)
+    found = selection_of_finding(finding)
     if code == "WN510":
         return ""
     if found is not None:
-        return f" Here {left_out_by(found, 'the result')}; the derivative is computed all the same."
-    back = coming_back(finding)
+        return f" Here {selection_text(found, 'the result')}; the derivative is computed all the same."
+    back = backward_recurrence(finding)
     if back is None or any(reach.kind == "loss" for reach in finding.reaches):
         return ""
     line = f" at line {back.site.line}" if back.site is not None else ""

@@ -10,7 +10,7 @@ import torch
 from whynan.capture.torch.names import tensors_of
 from whynan.errors import MetaTensorError
 from whynan.replay.class_lookup import Iterators
-from whynan.replay.mutable_state import Contents
+from whynan.replay.mutable_state import ObjectSnapshot
 from whynan.replay.snapshot import Snapshot, reachable, same_bits
 
 if TYPE_CHECKING:
@@ -24,15 +24,15 @@ class State:
 
     def __init__(self, target: Any, values: tuple[Any, ...]) -> None:
         roots = reachable(target, values)
-        self._contents = Contents([target, *roots])
+        self._contents = ObjectSnapshot([target, *roots])
         self._iterators = Iterators(self._contents.iterators)
         # its gradients come after those that were there: a snapshot knows their elements
         self._snapshot = Snapshot(roots)
 
     def restore(self) -> None:
         """Put everything back."""
-        self._contents.put_back()
-        self._iterators.put_back()
+        self._contents.restore()
+        self._iterators.restore()
         self._snapshot.restore()
         if self._contents.failed:
             raise self._contents.failed.pop()

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Final
 from whynan.capture.ranks import TOGETHER, has_started_others, is_one_of_several, launched, rank
 from whynan.faults import report_internal_error, tell_once
 from whynan.records import Note
-from whynan.run.guarded_capture import Watched
+from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.output import capsules, run_trace
-from whynan.run.output.delivery import deliver, told
+from whynan.run.output.delivery import deliver, progress_message
 from whynan.run.output.files import is_replaceable
 from whynan.run.pipeline import with_note
-from whynan.run.proof.proving import RERUN, Once, RunOnce
+from whynan.run.proof.proving import RERUN, NoRerun, RunOnce
 from whynan.run.region import Region, exception_text
-from whynan.run.stop import Terminating, debugger, hide, stepping, stopped, user_frame
+from whynan.run.stop import Terminating, debugger, hide, stepping_optimizer, stop_exception, user_frame
 from whynan.traces.format import FAILED
 from whynan.traces.writer import TraceWriter
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from whynan.capture.torch import Capture
-    from whynan.capture.torch.kept_operations import Keeper
+    from whynan.capture.torch.kept_operations import OperationKeeper
     from whynan.capture.torch.sinks.gradients import Fault
     from whynan.config import Options
     from whynan.records import Finding, Report
@@ -59,7 +59,7 @@ class Controller:
         self._recording = None
         if self.options.trace is not None:
             self._recording = TraceWriter(self.options.trace, redact=self.options.redact)
-        self._keeper: Keeper | None = None
+        self._keeper: OperationKeeper | None = None
         self._region: Region | None = None
         self._reported = False
         self._stopped = self._told = False
@@ -80,14 +80,14 @@ class Controller:
     def begin(self) -> None:
         """Look at everything from here on."""
         if launched(os.environ) is not None:
-            self._terminating = Terminating(self.terminated)
+            self._terminating = Terminating(self.on_sigterm)
             self._terminating.begin()
         if self._proof is not None:
             # before anything is looked at
             self._proof.begin()
         self._keeper = capsules.keeper_for(self.options)
         asks = self.options.on_nonfinite != "continue"
-        watched = Watched(
+        watched = CaptureOptions(
             on_sink=self._ask if asks else None,
             only=self.options.only,
             first_step=self.options.start_step,
@@ -112,7 +112,7 @@ class Controller:
             aside = partial(self._region.end, early=True)
             self._training = Training(options, command=self._command, ended=self._spoilt, aside=aside, traced=1)
             self._training.redacts, self._training.yields = False, True
-            self._training.replays.recording = partial(run_trace.of_a_replay, self._recording)
+            self._training.replays.recording = partial(run_trace.replay_writer, self._recording)
             self._training.replays.baseline = self._region.baseline
             self._training.replays.keeper = self._keeper
             self._training.look_beside()
@@ -140,25 +140,25 @@ class Controller:
         watched = 0
         if self._training is not None:
             if self._training.beside is not None and isinstance(error, Exception):
-                self._training.beside.raised(error)
+                self._training.beside.on_exception(error)
             self._training.end()
             watched = self._training.guard.watched
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
-        with told("explaining what was found", quiet=self.options.quiet):
+        with progress_message("explaining what was found", quiet=self.options.quiet):
             # what has excused nothing may have done so in the steps that were watched
             region.end(kind, error, traceback, early=early or bool(watched))
             if not any(finding.fixes for finding in region.report.findings):
-                region.prove(Once(TOGETHER if is_one_of_several() else RUN_ONCE))
-        found = region.report if self._training is None else self._training.after(region.report)
-        self._tell(found if error is None else _raised(found, error))
+                region.prove(NoRerun(TOGETHER if is_one_of_several() else RUN_ONCE))
+        found = region.report if self._training is None else self._training.report_after_trace(region.report)
+        self._publish(found if error is None else _with_exception(found, error))
 
     def _name_the_option(self, fault: Fault) -> None:
         self._unexplained = not (is_one_of_several() or fault.lag or fault.skipped)
 
-    def _tell(self, found: Report) -> None:
+    def _publish(self, found: Report) -> None:
         if self._unexplained:
-            found = with_note(found, Note.of("rerun_advice"))
-        report = self._final(found if self._proof is None else self._proof.told(found))
+            found = with_note(found, Note.create("rerun_advice"))
+        report = self._final(found if self._proof is None else self._proof.with_refusal_note(found))
         self.whynan = report.run.exit_status.whynan
         try:
             if self._proof is not None and self._region is not None and self._proof.wants(report, self._region.report):
@@ -166,7 +166,7 @@ class Controller:
                 self._waiting = report
             else:
                 visits = {} if self._training is None else self._training.replays.visits
-                self._deliver(capsules.packed(report, self._keeper, self.options, visits))
+                self._deliver(capsules.pack_finding(report, self._keeper, self.options, visits))
         finally:
             self._told = True
 
@@ -205,7 +205,7 @@ class Controller:
 
     def _record(self, report: Report) -> None:
         if self._recording is not None:
-            run_trace.again(self._recording, report, whole=self._training is not None)
+            run_trace.update_trace(self._recording, report, whole=self._training is not None)
 
     def _deliver(self, report: Report, *, private: bool = False) -> None:
         """Tell a report; where it is `private`, what --redact leaves out was left out already."""
@@ -214,11 +214,11 @@ class Controller:
         options = replace(self.options, redact=False) if private else self.options
         deliver(report, options, None if self._recording is None else self._recording.names)
 
-    def terminated(self) -> bool:
+    def on_sigterm(self) -> bool:
         """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
         if self._reported:
             return self._told
-        self._notes.append(Note.of("terminated"))
+        self._notes.append(Note.create("terminated"))
         try:
             with self._isolation:
                 self.end(script=128 + signal.SIGTERM)
@@ -226,15 +226,15 @@ class Controller:
             report_internal_error()
         return True
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In a child of the program's: nothing is looked at there."""
         self._reported = True
         if self._terminating is not None:
-            self._terminating.forked()
+            self._terminating.after_fork()
         if self._training is not None:
             self._training.guard.on = False
         if self._region is not None:
-            self._region.desert()
+            self._region.abandon_in_child()
 
     def _ask(self, capture: Capture) -> BaseException | None:
         """At a door of the program, after a fatal sink: the exception to end the run with, if it is to end."""
@@ -245,7 +245,7 @@ class Controller:
             if not errors:
                 return None
             self._stopped = self.options.on_nonfinite == "stop"
-            optimizer = stepping(sys._getframe())  # pyright: ignore[reportPrivateUsage]
+            optimizer = stepping_optimizer(sys._getframe())  # pyright: ignore[reportPrivateUsage]
             if self._training is not None and optimizer is not None:
                 self._prove(self._training, self._training.replays.step(optimizer))
         return self._ending(errors[0])
@@ -260,7 +260,7 @@ class Controller:
             if not errors or fault.decision is None:
                 return None
             self._prove(self._training, fault)
-            if self._training.lets(fault.decision):
+            if self._training.is_allowed(fault.decision):
                 return None
             self._stopped = self.options.on_nonfinite == "stop"
         return self._ending(errors[0])
@@ -273,7 +273,7 @@ class Controller:
         if opened is not None:
             opened()
         if self._stopped:
-            return stopped()
+            return stop_exception()
         from whynan.errors import NonFiniteError
 
         return None if error is None else NonFiniteError(error)
@@ -281,7 +281,7 @@ class Controller:
     def _prove(self, training: Training, fault: Fault) -> None:
         """The program is about to make a bad step, or not to make it: what led to it can still be run again."""
         assert self._region is not None
-        with told("proving what would mend it", quiet=self.options.quiet):
+        with progress_message("proving what would mend it", quiet=self.options.quiet):
             self._region.end(early=True)
             try:
                 training.replays.prove(self._region, fault)
@@ -312,11 +312,11 @@ class Controller:
 
     def _final(self, report: Report) -> Report:
         own = rank()
-        told = [] if own is None else [Note.of("one_of_several", rank=own.number, world=own.world)]
+        told = [] if own is None else [Note.create("one_of_several", rank=own.number, world=own.world)]
         for note in (*told, *self._notes):
             report = with_note(report, note)
         if report.verdict == "clean" and not report.coverage.events and (own is not None or has_started_others()):
-            report = with_note(report, Note.of("no_others")).model_copy(update={"verdict": "inconclusive"})
+            report = with_note(report, Note.create("no_others")).model_copy(update={"verdict": "inconclusive"})
         return self._ended(report)
 
     def _exit_status(self, report: Report) -> int:
@@ -324,7 +324,7 @@ class Controller:
         return 1 if strict else report.run.exit_status.whynan
 
 
-def _raised(report: Report, error: BaseException) -> Report:
+def _with_exception(report: Report, error: BaseException) -> Report:
     """The report of a program that an exception has ended, which whatever looked at its start may not have seen."""
     if report.run.exception is not None:
         return report

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from whynan.records import Report
     from whynan.run.call_target import Target
-    from whynan.run.guarded_capture import Watching
+    from whynan.run.guarded_capture import GuardedCapture
     from whynan.run.region import Region
     from whynan.verify.in_place.visits import Visits
 
@@ -34,7 +34,7 @@ class Call:
         self._kwargs = kwargs
         self._known: Target | None = None
 
-    def prepare(self, watching: Watching, *, twice: bool) -> None:
+    def prepare(self, watching: GuardedCapture, *, twice: bool) -> None:
         """Name the arguments, and keep the state for a second call; raises ``MetaTensorError`` at the door."""
         from whynan.run.call_target import Target
 
@@ -48,26 +48,26 @@ class Call:
         except Exception:
             watching.fail()
 
-    def run(self, watching: Watching) -> None:
+    def run(self, watching: GuardedCapture) -> None:
         """Call the target; `watching` sees its arguments, and its value as a sink."""
         known = self._known
         if known is not None:
-            watching.tell(known.introduce)
+            watching.notify(known.introduce)
         result = self._target(*self._inputs, **self._kwargs)
-        watching.tell(lambda capture: capture.target_returned(result))
+        watching.notify(lambda capture: capture.target_returned(result))
         if known is not None:
-            watching.tell(lambda _: known.keep(result))
+            watching.notify(lambda _: known.keep(result))
 
-    def again(self, watching: Watching) -> None:
+    def call_for_fix(self, watching: GuardedCapture) -> None:
         """Call the target for a fix, as it is written: nothing of it compiled, and its value is not kept."""
         known = self._known
         if known is not None:
-            watching.tell(known.introduce)
+            watching.notify(known.introduce)
         with _uncompiled():
             result = self._target(*self._inputs, **self._kwargs)
-        watching.tell(lambda capture: capture.target_returned(result))
+        watching.notify(lambda capture: capture.target_returned(result))
 
-    def rewind(self, watching: Watching) -> bool:
+    def rewind(self, watching: GuardedCapture) -> bool:
         """Put the state of the first call back; False, and the state as it is, where that cannot be done."""
         if self._known is None:
             return False
@@ -79,7 +79,7 @@ class Call:
             return False
         return True
 
-    def advanced(self, watching: Watching) -> str | None:
+    def advanced(self, watching: GuardedCapture) -> str | None:
         """An iterator that the call has taken from, where it cannot be put back; in words."""
         try:
             return None if self._known is None else self._known.advanced
@@ -87,7 +87,7 @@ class Call:
             watching.fail()
             return None
 
-    def restore(self, watching: Watching) -> None:
+    def restore(self, watching: GuardedCapture) -> None:
         """Put the state after the first call back."""
         assert self._known is not None
         try:
@@ -97,7 +97,7 @@ class Call:
             # once more: the state is the user's
             self._known.restore()
 
-    def identical(self, watching: Watching) -> bool:
+    def identical(self, watching: GuardedCapture) -> bool:
         """Whether both calls returned the same bits."""
         try:
             return self._known is not None and self._known.identical
@@ -115,7 +115,7 @@ def _uncompiled() -> AbstractContextManager[Any]:
 # -- `explain`'s target, called once more from the same state to see its names, or with an edit ------------------------
 
 
-class Recalling:
+class TargetRerunner:
     """The way to run the target of an `explain` again; its state is put back after each call.
 
     `region`: makes what looks at the operations of one.
@@ -127,10 +127,10 @@ class Recalling:
 
     def visits(self, path: str, text: str, line: int) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
-        from whynan.verify.in_place.visits import visiting
+        from whynan.verify.in_place.visits import record_visits
 
         try:
-            with visiting(path, text, line) as (recorder, swap):
+            with record_visits(path, text, line) as (recorder, swap):
                 why = self._run(None)
         except UsageError as error:
             return error.what
@@ -140,11 +140,11 @@ class Recalling:
 
     def trial(self, path: str, before: str, after: str) -> Report | str:
         """The report of a call in which a file has another text; or why there is none."""
-        from whynan.verify.in_place.swap import swapped
+        from whynan.verify.in_place.swap import swap_code
 
         region = self._region()
         try:
-            with swapped(path, before, after) as swap:
+            with swap_code(path, before, after) as swap:
                 if not swap.swapped:
                     return "; ".join(swap.left) or "no function of the target is changed by it"
                 why = self._run(region)
@@ -159,10 +159,10 @@ class Recalling:
             return sentence(FAILED)
         try:
             if region is None:
-                self._call.again(watching)
+                self._call.call_for_fix(watching)
             else:
                 with _entered(region):
-                    self._call.again(watching)
+                    self._call.call_for_fix(watching)
         except Exception as error:
             return f"the target raised {exception_text(error)}"
         finally:

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from whynan.capture.torch import Capture
-    from whynan.capture.torch.kept_operations import Keeper
+    from whynan.capture.torch.kept_operations import OperationKeeper
     from whynan.traces.writer import TraceWriter
 
 
-class Watching:
+class GuardedCapture:
     """The capture of one region; whatever fails in it is reported once, and the region goes on unwatched."""
 
     def __init__(self, make: Callable[[], Capture]) -> None:
@@ -53,7 +53,7 @@ class Watching:
         """Leave the capture; gives what it saw. `early`: the program goes on with what it holds."""
         capture = self.capture
         if capture is None:
-            return unseen()
+            return failed_trace()
         try:
             if early:
                 capture.leave()
@@ -64,16 +64,16 @@ class Watching:
             self._abandon()
         # nothing of the capture outlives its region
         self.capture = None
-        trace = capture.trace or unseen()
+        trace = capture.trace or failed_trace()
         return _cut_short(trace) if self.failed and not trace.failed else trace
 
-    def desert(self) -> None:
+    def abandon_in_child(self) -> None:
         """Leave the capture in a forked child, where nothing is looked at."""
         capture, self.capture = self.capture, None
         if capture is not None:
             capture.abandon()
 
-    def tell(self, what: Callable[[Capture], None]) -> None:
+    def notify(self, what: Callable[[Capture], None]) -> None:
         """Let the capture know something."""
         if self.capture is not None:
             try:
@@ -84,11 +84,11 @@ class Watching:
     @contextmanager
     def scope(self, number: int) -> Generator[None]:
         """A numbered stretch of the region."""
-        self.tell(lambda capture: capture.enter_scope(number))
+        self.notify(lambda capture: capture.enter_scope(number))
         try:
             yield
         finally:
-            self.tell(lambda capture: capture.leave_scope(number))
+            self.notify(lambda capture: capture.leave_scope(number))
 
     def fail(self) -> None:
         """Something of whynan's beside the capture has failed; called while its exception is handled."""
@@ -103,7 +103,7 @@ class Watching:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
+class CaptureOptions:
     """What a capture is told beyond the options of a run.
 
     `copy_all`: keep every overwritten operand. `on_sink`: asked, at the doors of the program, whether a bad number
@@ -121,17 +121,17 @@ class Watched:
     watches: bool = False
     threads: bool = False
     recording: TraceWriter | None = None
-    keeper: Keeper | None = None
+    keeper: OperationKeeper | None = None
 
 
-def watching(
-    *, memory: int | None, ranges: bool, watched: Watched | None = None, reads: frozenset[str] = frozenset()
-) -> Watching:
+def make_guarded_capture(
+    *, memory: int | None, ranges: bool, watched: CaptureOptions | None = None, reads: frozenset[str] = frozenset()
+) -> GuardedCapture:
     """A capture to be; raises ``MissingExtraError`` at its start where torch is not installed.
 
     `reads`: what is read for the rules of silent damage.
     """
-    told = watched or Watched()
+    told = watched or CaptureOptions()
 
     def make() -> Capture:
         try:
@@ -155,13 +155,13 @@ def watching(
             keeper=told.keeper,
         )
 
-    return Watching(make)
+    return GuardedCapture(make)
 
 
 def _cut_short(trace: Trace) -> Trace:
     return replace(trace, coverage=trace.coverage.with_notes(FAILED), failed=True)
 
 
-def unseen() -> Trace:
+def failed_trace() -> Trace:
     """What is left of a region that could not be watched."""
     return Trace([], [], Coverage(events=0, eager=0, compiled_regions=0, typed_notes=(FAILED,)), failed=True)

@@ -8,13 +8,13 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.analysis import findings_of
+from whynan.analysis import judge_births
 from whynan.analysis.chains import sink_links
 from whynan.capture.ranks import rank
 from whynan.faults import report_internal_error
 from whynan.records import ExitStatus, Note, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
-from whynan.run.suppressions import all_comments, comment_at, excused
+from whynan.run.suppressions import all_comments, comment_at, excuse_finding
 from whynan.source.positions import sha256_of
 from whynan.traces.format import FAILED
 
@@ -36,7 +36,7 @@ STATUSES: Final = ("verified", "distorting", "unverified", "rejected")
 _SEVERITIES: Final = ("error", "warning", "info")
 
 
-def merged(first: Report, *others: Report) -> Report:
+def merge_reports(first: Report, *others: Report) -> Report:
     """The first report, with what the others found beside it; of the run it says what the first one knows."""
     if not others:
         return first
@@ -162,7 +162,7 @@ def build_report(
     `whole_program`: all of it was seen, so that a comment which excused nothing can go; `main`: its script. `comments`
     and `run`: those of a run that is not this one.
     """
-    judged = findings_of(trace)
+    judged = judge_births(trace)
     scopes = {id(b.element): b.scope for b in (*trace.births, *trace.silent)}
     used: set[Comment] = set()
     # of a run that is not this one, it is not known
@@ -175,8 +175,8 @@ def build_report(
         known = (f for f in explained if f.damage is None or f.rule != "WN000")
         if here is not None:
             known = (f.model_copy(update={"rank": here.number}) for f in known)
-        told = (excused(f, allowances, scopes.get(id(f.element), ())) for f in known)
-        return tuple(_known(f, baseline) for f in distinct(_commented(f, used, comments) for f in told))
+        told = (excuse_finding(f, allowances, scopes.get(id(f.element), ())) for f in known)
+        return tuple(_excuse_by_baseline(f, baseline) for f in distinct(_commented(f, used, comments) for f in told))
 
     escaped, damaging, absorbed = finish(judged.escaped), finish(judged.damaging), finish(judged.absorbed)
     # what is finite and wrong is worth a word where no bad number was an error
@@ -189,7 +189,7 @@ def build_report(
     if meant and verdict in ("nonfinite", "damaged"):
         errors = any(f.severity == "error" for f in escaped)
         verdict = "nonfinite" if errors else ("damaged" if escaped or damaging else "clean")
-    said = (*trace.coverage.typed_notes, *notes, *(_allowed(f) for f in meant))
+    said = (*trace.coverage.typed_notes, *notes, *(_allowance_note(f) for f in meant))
     return Report(
         verdict=verdict,
         run=run
@@ -242,9 +242,9 @@ def _status(verdict: Verdict, trace: Trace) -> int:
     return 1 if verdict == "nonfinite" or unexplained else 0
 
 
-def _allowed(finding: Finding) -> Note:
+def _allowance_note(finding: Finding) -> Note:
     file, line = (None, None) if finding.site is None else (finding.site.file, finding.site.line)
-    return Note.of("allowed", code=finding.rule, name=finding.name, file=file, line=line, reason=finding.allowed)
+    return Note.create("allowed", code=finding.rule, name=finding.name, file=file, line=line, reason=finding.allowed)
 
 
 def _commented(finding: Finding, used: set[Comment], comments: Sequence[Comment] | None) -> Finding:
@@ -255,7 +255,7 @@ def _commented(finding: Finding, used: set[Comment], comments: Sequence[Comment]
     return finding.model_copy(update={"allowed": finding.allowed or comment.reason, "severity": "info"})
 
 
-def _known(finding: Finding, baseline: Baseline | None) -> Finding:
+def _excuse_by_baseline(finding: Finding, baseline: Baseline | None) -> Finding:
     if baseline is None or finding.allowed is not None or finding.fate == "absorbed" or not baseline.knows(finding):
         return finding
     return finding.model_copy(update={"allowed": f"known from {baseline.path}", "severity": "info"})

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Self
 from whynan.errors import NestedTraceError, UsageError
 from whynan.records import Note
 from whynan.rules.catalogue import readings
-from whynan.run.guarded_capture import Watched, watching
+from whynan.run.guarded_capture import CaptureOptions, make_guarded_capture
 from whynan.run.output import run_trace
 from whynan.run.pipeline import report_of
-from whynan.run.proof.proving import proved, with_surroundings
+from whynan.run.proof.proving import prove_fixes, with_surroundings
 from whynan.run.script import command_line
 from whynan.run.suppressions import Allowance, Allowances, allowance, numbered
-from whynan.source.positions import keep
+from whynan.source.positions import set_command_source
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from whynan.capture.torch import Capture
     from whynan.config import Options
     from whynan.records import Report
-    from whynan.run.proof.proving import Again, Keep
+    from whynan.run.proof.proving import Keep, Rerunner
     from whynan.run.suppressions import Baseline
     from whynan.traces import Trace
 
-STEPPED_ASIDE = Note.of("stepped_aside")
+STEPPED_ASIDE = Note.create("stepped_aside")
 
 _allowances = Allowances()
 _running: list[Region] = []
@@ -49,7 +49,7 @@ class Region:
         options: Options,
         *,
         command: str,
-        watched: Watched | None = None,
+        watched: CaptureOptions | None = None,
         quiet: bool = False,
         yields: bool = False,
     ) -> None:
@@ -58,7 +58,7 @@ class Region:
         self.quiet = quiet
         self.yields = yields
         self.allowed: list[Allowance] = []
-        self.watching = watching(
+        self.watching = make_guarded_capture(
             memory=options.memory, ranges=options.ranges, watched=watched, reads=readings("trace", options.allow)
         )
         self.recording = None if watched is None else watched.recording
@@ -81,7 +81,7 @@ class Region:
             outer.notes.append(STEPPED_ASIDE)
             outer.end(early=True)
         scope = scope_of(self.options, self.allowed)
-        keep(command_line(sys.orig_argv[1:]).code)
+        set_command_source(command_line(sys.orig_argv[1:]).code)
         self.watching.start(scope)
         _running.append(self)
         if self.recording is not None:
@@ -122,23 +122,23 @@ class Region:
 
             self._report = redacted(self._report)
 
-    def prove(self, again: Again, *, keep: Keep | None = None) -> None:
+    def prove(self, again: Rerunner, *, keep: Keep | None = None) -> None:
         """Give the findings of the report their fixes, proved as far as `again` can run the program.
 
         `keep` is given the visits of the function that the finding of a capsule was born in.
         """
         if self._report is not None and not self.redacts:
-            self._report = proved(with_surroundings(self._report, self.trace), again, keep=keep)
+            self._report = prove_fixes(with_surroundings(self._report, self.trace), again, keep=keep)
 
     def preview(self, capture: Capture) -> Report:
         """What has been found so far; the region goes on."""
-        return self._report_of(capture.so_far(), [replace(a) for a in self.allowed], None)
+        return self._report_of(capture.snapshot(), [replace(a) for a in self.allowed], None)
 
-    def desert(self) -> None:
+    def abandon_in_child(self) -> None:
         """Leave without a word: this is a child process, and the region is its parent's."""
         if self in _running:
             _running.remove(self)
-            self.watching.desert()
+            self.watching.abandon_in_child()
 
     def _report_of(
         self, trace: Trace, allowed: list[Allowance], error: BaseException | None, *, whole: bool = False
@@ -184,13 +184,13 @@ def exception_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def allowed(pattern: str, reason: str) -> AbstractContextManager[Allowance]:
+def allow_block(pattern: str, reason: str) -> AbstractContextManager[Allowance]:
     """An allowance for as long as a block runs, in the regions that are open and in those begun inside it."""
-    return _allowed(allowance(pattern, reason))
+    return _open_allowance(allowance(pattern, reason))
 
 
 @contextmanager
-def _allowed(meant: Allowance) -> Generator[Allowance]:
+def _open_allowance(meant: Allowance) -> Generator[Allowance]:
     with ExitStack() as stack:
         for running in _running:
             stack.enter_context(running.watching.scope(numbered(meant, running.allowed)))

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
             """The program is over; gives whynan's exit status."""
             ...
 
-        def forked(self) -> None:
+        def after_fork(self) -> None:
             """This is a child that the program has forked."""
             ...
 
@@ -104,7 +104,7 @@ class Run:
         try:
             self._controller.begin()
         except BaseException as error:
-            self._controller.forked()
+            self._controller.after_fork()
             # interrupted, which is for the program to see
             self._failed = not isinstance(error, Exception)
             raise
@@ -139,12 +139,12 @@ class Run:
         self._guarded(lambda: controller.finish(interrupted=interrupted))
         return max(whynan, controller.whynan)
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In a child that the program has forked: it runs as if alone."""
         self._whynan = 0
         if self._controller is not None:
             try:
-                self._controller.forked()
+                self._controller.after_fork()
             except Exception:
                 self._fail()
 
@@ -181,7 +181,7 @@ def attach(attached: Attached) -> None:
     # as pickle finds the one that it stands for, in this process and in another
     _exit.__module__, _exit.__qualname__, _exit.__doc__ = "os", "_exit", leave.__doc__
     os._exit = _exit
-    os.register_at_fork(after_in_child=attached.forked)
+    os.register_at_fork(after_in_child=attached.after_fork)
     if "torch" in sys.modules:
         attached.begin()
     else:

@@ -27,7 +27,7 @@ _WITH_VALUE: Final = "WX"
 _CODE, _MODULE = "c", "m"
 
 
-def called() -> list[str]:
+def interpreter_name() -> list[str]:
     """The interpreter's name, as the user gave it where whynan was called by it, and the options that it was given."""
     named = os.path.basename(sys.argv[0]) == "__main__.py" and sys.orig_argv[:1] != [""]
     return [sys.orig_argv[0] if named else sys.executable, *command_line(sys.orig_argv[1:]).options]
@@ -99,12 +99,12 @@ class Program:
         """What the program is called in a report; its arguments are never recorded."""
         return {"script": self.what, "module": f"-m {self.what}", "code": "-c ..."}[self.kind]
 
-    def stored(self) -> list[Any]:
+    def to_document(self) -> list[Any]:
         """It as a document for another process."""
         return [self.kind, self.what, list(self.arguments)]
 
     @classmethod
-    def restored(cls, stored: list[Any]) -> Program:
+    def from_document(cls, stored: list[Any]) -> Program:
         """The one that ``stored()`` gave in another process."""
         kind, what, arguments = stored
         return cls(kind, what, tuple(arguments))
@@ -118,7 +118,7 @@ class Program:
 
     def enter(self) -> None:
         """Take the place of whynan's command: arguments, search path and ``__main__`` become the program's."""
-        sys.orig_argv[:] = [*called(), *self.command_line]
+        sys.orig_argv[:] = [*interpreter_name(), *self.command_line]
         sys.argv[:] = [{"script": self.what, "module": "-m", "code": "-c"}[self.kind], *self.arguments]
         if not sys.flags.safe_path:
             # that of whynan's own command

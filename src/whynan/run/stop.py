@@ -18,7 +18,7 @@ from whynan.source.ownership import Owner, owner_of
 # -- How a run is ended from inside: an exception that programs let pass, or a debugger at the user's line -------------
 
 
-def stopped() -> SystemExit:
+def stop_exception() -> SystemExit:
     """What ends a program at its first bad number as ``sys.exit(1)`` would: handlers run, nothing is printed.
 
     In another thread than the main one it ends that thread; the main one is told to end too.
@@ -39,7 +39,7 @@ def user_frame(frame: FrameType | None) -> FrameType | None:
     return frame
 
 
-def stepping(frame: FrameType | None) -> Any:
+def stepping_optimizer(frame: FrameType | None) -> Any:
     """The optimizer whose step is being called, seen from a frame in it; None where none is."""
     from torch.optim import Optimizer
 
@@ -139,7 +139,7 @@ class Terminating:
         signal.signal(signal.SIGTERM, self._handle)
         start_new_thread(self._listen, (reader,))
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In a child of the program's, which ends by the signal as any process does."""
         if self._pipe is None:
             return

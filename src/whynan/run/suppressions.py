@@ -17,7 +17,7 @@ from typing import Final, Self
 from whynan.config import ALLOWABLE
 from whynan.errors import UsageError
 from whynan.records import Finding
-from whynan.report.json import read
+from whynan.report.json import parse_report
 from whynan.rules.catalogue import rules
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import file_of_site
@@ -88,7 +88,7 @@ def recognised(finding: Finding) -> list[tuple[str, str]]:
     return [(finding.rule, finding.name), *((code, names.get(code, "")) for code in finding.matched)]
 
 
-def excused(finding: Finding, allowances: list[Allowance], scope: Collection[int]) -> Finding:
+def excuse_finding(finding: Finding, allowances: list[Allowance], scope: Collection[int]) -> Finding:
     """The finding, marked where an allowance in whose scope it was born covers a rule that recognises it."""
     for number in scope:
         allowance = allowances[number]
@@ -124,7 +124,7 @@ class Baseline:
                 f"--baseline {path} cannot be read ({error.strerror})", "give a report that --json wrote"
             ) from None
         try:
-            report = read(data)
+            report = parse_report(data)
         except UsageError as error:
             raise UsageError(f"--baseline {path}: {error.what}", error.hint) from None
         return cls(path, frozenset(_key(f) for f in (*report.findings, *report.damaging)))

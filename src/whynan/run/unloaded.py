@@ -22,4 +22,4 @@ def tell_of_no_torch(command: str, options: Options, script: int) -> None:
     from whynan.run.pipeline import versions
 
     run = Run(command=command, exit_status=ExitStatus(script=script, whynan=0), versions=versions())
-    deliver(Report(verdict="clean", run=run, coverage=Coverage(typed_notes=(Note.of("no_torch"),))), options)
+    deliver(Report(verdict="clean", run=run, coverage=Coverage(typed_notes=(Note.create("no_torch"),))), options)

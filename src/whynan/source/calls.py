@@ -21,7 +21,7 @@ def function_of(place: Syntax, callee: ast.expr) -> str | None:
     if names is not None:
         return names[-1] if names[0] == "torch" and len(names) > 1 else None
     own = dotted(callee)
-    if own in (["abs"], ["pow"]) and own[0] not in place.assigned and own[0] not in place.imports:
+    if own in (["abs"], ["pow"]) and own[0] not in place.assigned_names and own[0] not in place.imports:
         return own[0]
     return None
 

@@ -29,7 +29,7 @@ def root_of(node: ast.AST) -> ast.Name | None:
     return node
 
 
-def written_by(call: ast.Call) -> ast.Name | None:
+def mutated_name(call: ast.Call) -> ast.Name | None:
     """The name whose value a call writes into: by a method in place, or by ``out=``."""
     for keyword in call.keywords:
         if keyword.arg == "out":
@@ -46,7 +46,7 @@ def written_by(call: ast.Call) -> ast.Name | None:
     return None
 
 
-def related(place: Place, function: Function | ast.Module) -> dict[str, set[str]]:
+def alias_groups(place: Place, function: Function | ast.Module) -> dict[str, set[str]]:
     """For each name those whose values may share memory with its value."""
     groups: dict[str, set[str]] = {}
     for node in ast.walk(function):
@@ -57,7 +57,7 @@ def related(place: Place, function: Function | ast.Module) -> dict[str, set[str]
         else:
             continue
         names = {t.id for target in targets for t in ast.walk(target) if isinstance(t, ast.Name)}
-        names |= shared(place, value)
+        names |= shared_memory_names(place, value)
         merged = set(names)
         for name in names:
             merged |= groups.get(name, set())
@@ -66,7 +66,7 @@ def related(place: Place, function: Function | ast.Module) -> dict[str, set[str]
     return groups
 
 
-def shared(place: Place, value: ast.AST) -> set[str]:
+def shared_memory_names(place: Place, value: ast.AST) -> set[str]:
     """The names whose memory the value of an expression may share."""
     match value:
         case ast.Name():
@@ -78,7 +78,7 @@ def shared(place: Place, value: ast.AST) -> set[str]:
             if name is not None and name in FRESH and not in_place:
                 return set()
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            return {name for part in parts for name in shared(place, part)}
+            return {name for part in parts for name in shared_memory_names(place, part)}
         case _:
             pass
     return {n.id for n in ast.walk(value) if isinstance(n, ast.Name) and n.id not in place.imports}
@@ -120,7 +120,7 @@ class Reaching:
         self._outside: dict[str, Definition] = {}
         self._made: dict[tuple[ast.AST, str], Definition] = {}
         self._breaks: list[list[State]] = []
-        self._related = related(self.place, self.function)
+        self._related = alias_groups(self.place, self.function)
         body = self.function.body
         state: State = {}
         if not isinstance(self.function, ast.Module):
@@ -136,15 +136,15 @@ class Reaching:
         for definition in self._made.values():
             everything.setdefault(definition.name, set()).add(definition)
         for node, name in self.late.items():
-            self.at[node] = frozenset(everything.get(name) or {self._beyond(name)})
+            self.at[node] = frozenset(everything.get(name) or {self._outer_definition(name)})
 
-    def of(self, node: ast.AST) -> Defined:
+    def definitions_at(self, node: ast.AST) -> Defined:
         """The definitions that may have made the value of a name there."""
         return self.at.get(node, frozenset())
 
-    def only(self, node: ast.AST) -> Definition | None:
+    def single_definition(self, node: ast.AST) -> Definition | None:
         """The one definition in this function that made the value of a name there."""
-        found = self.of(node)
+        found = self.definitions_at(node)
         if len(found) != 1 or (isinstance(node, ast.Name) and node.id in self.uncertain):
             return None
         (one,) = found
@@ -154,18 +154,18 @@ class Reaching:
         """Whether the value of a name there was made in this function and no other name or object can hold it."""
         if self._related.get(node.id, {node.id}) != {node.id} or node.id in self.uncertain or node in self.late:
             return False
-        if not all(self._is_made_here(d) for d in self.of(node)):
+        if not all(self._is_made_here(d) for d in self.definitions_at(node)):
             return False
         loads = [n for n in self.at if isinstance(n, ast.Name) and n.id == node.id and n is not node]
-        return not any(self._is_held(load) for load in loads)
+        return not any(self._escapes(load) for load in loads)
 
     def _is_made_here(self, definition: Definition) -> bool:
         value = definition.value
         if definition.written:
             return value is not None
-        return value is not None and not shared(self.place, value)
+        return value is not None and not shared_memory_names(self.place, value)
 
-    def _is_held(self, load: ast.AST) -> bool:
+    def _escapes(self, load: ast.AST) -> bool:
         """Whether something else gets hold of a name's value where it is read."""
         parent = self.place.parents[load]
         match parent:
@@ -180,11 +180,11 @@ class Reaching:
         """Every definition in the function."""
         return list(self._made.values())
 
-    def entering(self, statement: ast.stmt, name: str) -> Defined:
+    def definitions_before(self, statement: ast.stmt, name: str) -> Defined:
         """The definitions of a name that reach a statement."""
-        return self.before.get(statement, {}).get(name) or frozenset({self._beyond(name)})
+        return self.before.get(statement, {}).get(name) or frozenset({self._outer_definition(name)})
 
-    def _beyond(self, name: str) -> Definition:
+    def _outer_definition(self, name: str) -> Definition:
         return self._outside.setdefault(name, Definition(name, None))
 
     def _set(
@@ -206,14 +206,14 @@ class Reaching:
         self._set(state, name, node, node if known else None, written=True)
 
     def _load(self, state: State, node: ast.Name) -> None:
-        found = state.get(node.id) or frozenset({self._beyond(node.id)})
+        found = state.get(node.id) or frozenset({self._outer_definition(node.id)})
         self.at[node] = self.at.get(node, frozenset()) | found
 
-    def _joined(self, states: Sequence[State]) -> State:
+    def _merge_states(self, states: Sequence[State]) -> State:
         found: State = {}
         for name in {name for state in states for name in state}:
             # on a way on which it is not set it is what it was outside, or nothing
-            given = [state.get(name) or frozenset({self._beyond(name)}) for state in states]
+            given = [state.get(name) or frozenset({self._outer_definition(name)}) for state in states]
             found[name] = frozenset[Definition]().union(*given)
         return found
 
@@ -225,7 +225,7 @@ class Reaching:
 
     def _statement(self, node: ast.stmt, state: State) -> bool:
         known = self.before.get(node)
-        self.before[node] = dict(state) if known is None else self._joined([known, state])
+        self.before[node] = dict(state) if known is None else self._merge_states([known, state])
         match node:
             case ast.If():
                 self._read(node.test, state)
@@ -236,7 +236,7 @@ class Reaching:
             case ast.While():
                 return self._loop(node, state)
             case ast.Try():
-                return self._tried(node, state)
+                return self._try_block(node, state)
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     self._read(item.context_expr, state)
@@ -300,7 +300,7 @@ class Reaching:
                 ends.append(own)
         if ends:
             state.clear()
-            state.update(self._joined(ends))
+            state.update(self._merge_states(ends))
         return bool(ends)
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While, state: State) -> bool:
@@ -314,13 +314,13 @@ class Reaching:
                 self._bind(node.target, None, own)
             ended = self._block(node.body, own)
             left = self._breaks.pop()
-            joined = self._joined([state, *([own] if ended else []), *left])
+            joined = self._merge_states([state, *([own] if ended else []), *left])
             state.clear()
             state.update(joined)
         self._block(node.orelse, state)
         return True
 
-    def _tried(self, node: ast.Try, state: State) -> bool:
+    def _try_block(self, node: ast.Try, state: State) -> bool:
         states = [dict(state)]
         own = dict(state)
         ended = True
@@ -329,7 +329,7 @@ class Reaching:
             states.append(dict(own))
             if not ended:
                 break
-        entered = self._joined(states)
+        entered = self._merge_states(states)
         ends: list[State] = []
         if ended and self._block(node.orelse, own):
             ends.append(own)
@@ -340,7 +340,7 @@ class Reaching:
             if self._block(handler.body, caught):
                 ends.append(caught)
         state.clear()
-        state.update(self._joined(ends or [entered]))
+        state.update(self._merge_states(ends or [entered]))
         return self._block(node.finalbody, state) and bool(ends)
 
     # -- expressions
@@ -384,11 +384,11 @@ class Reaching:
                     own = dict(state)
                     self._read(branch, own)
                     ends.append(own)
-                state.update(self._joined(ends))
+                state.update(self._merge_states(ends))
             case ast.Call():
                 for child in ast.iter_child_nodes(node):
                     self._read(child, state)
-                receiver = written_by(node)
+                receiver = mutated_name(node)
                 if receiver is not None:
                     self._write(state, receiver.id, node, known=receiver is getattr(node.func, "value", None))
             case _:

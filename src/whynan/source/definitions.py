@@ -55,9 +55,9 @@ class Definition(NamedTuple):
         found = _operation(self.syntax, self.node)
         return () if found is None else found[1]
 
-    def of(self, name: str) -> Definition | None:
+    def definition_of(self, name: str) -> Definition | None:
         """What a name in the expression stands for."""
-        return _followed(self.syntax, next(n for n in ast.walk(self.node) if isinstance(n, ast.Name) and n.id == name))
+        return _resolve(self.syntax, next(n for n in ast.walk(self.node) if isinstance(n, ast.Name) and n.id == name))
 
 
 def argument_definition(code: CodeType, lasti: int) -> Definition | None:
@@ -65,7 +65,7 @@ def argument_definition(code: CodeType, lasti: int) -> Definition | None:
     located = locate(code, lasti)
     if located is None or not isinstance(located.node, ast.Call) or not located.node.args:
         return None
-    return _followed(located.syntax, located.node.args[0])
+    return _resolve(located.syntax, located.node.args[0])
 
 
 def argument_numbers(code: CodeType, lasti: int) -> Numbers | None:
@@ -131,7 +131,7 @@ def arithmetic(symbol: ast.operator, first: float, second: float) -> float | Non
         return None
 
 
-def _followed(syntax: Syntax, node: ast.expr) -> Definition | None:
+def _resolve(syntax: Syntax, node: ast.expr) -> Definition | None:
     end = _end(syntax, node)
     text = None if end is None or isinstance(end, ast.Constant) else syntax.line_of(span_of(end))
     return None if end is None or text is None else Definition(syntax, end, text)
@@ -140,12 +140,12 @@ def _followed(syntax: Syntax, node: ast.expr) -> Definition | None:
 def _end(syntax: Syntax, node: ast.expr) -> ast.expr | None:
     """What is no name any more, and no other dtype of something."""
     for _ in range(_MOST):
-        node = _converted(syntax, node)
+        node = _strip_conversions(syntax, node)
         if isinstance(node, ast.Attribute):
             return _of_class(syntax, node) or node
         if not isinstance(node, ast.Name):
             return node
-        found = reaching(syntax, node) or _of_module(syntax, node.id)
+        found = sole_reaching_value(syntax, node) or _of_module(syntax, node.id)
         if found is None:
             return None
         node = found
@@ -154,7 +154,7 @@ def _end(syntax: Syntax, node: ast.expr) -> ast.expr | None:
 
 def _of_module(syntax: Syntax, name: str) -> ast.expr | None:
     """The number that a module gives a name, where nothing else in its file has that name."""
-    return _given_once(syntax, name, ast.Module)
+    return _single_binding(syntax, name, ast.Module)
 
 
 def _of_class(syntax: Syntax, node: ast.Attribute) -> ast.expr | None:
@@ -162,14 +162,14 @@ def _of_class(syntax: Syntax, node: ast.Attribute) -> ast.expr | None:
     own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
     if not own or any(isinstance(n, ast.Attribute) and _stores(n, node.attr) for n in syntax.parents):
         return None
-    return _given_once(syntax, node.attr, ast.ClassDef)
+    return _single_binding(syntax, node.attr, ast.ClassDef)
 
 
 def _stores(node: ast.Attribute, name: str) -> bool:
     return node.attr == name and not isinstance(node.ctx, ast.Load)
 
 
-def _given_once(syntax: Syntax, name: str, scope: type[ast.AST]) -> ast.expr | None:
+def _single_binding(syntax: Syntax, name: str, scope: type[ast.AST]) -> ast.expr | None:
     binding = [node for node in syntax.parents if _binds(node, name)]
     statement = syntax.parents.get(binding[0]) if len(binding) == 1 else None
     if not isinstance(statement, ast.stmt) or not isinstance(syntax.parents.get(statement), scope):
@@ -191,19 +191,19 @@ def _binds(node: ast.AST, name: str) -> bool:
             return isinstance(node, _NAMED) and node.name == name
 
 
-def _converted(syntax: Syntax, node: ast.expr) -> ast.expr:
+def _strip_conversions(syntax: Syntax, node: ast.expr) -> ast.expr:
     """What is inside of the calls that give the same elements in another dtype."""
     while isinstance(node, ast.Call):
         if isinstance(node.func, ast.Attribute) and node.func.attr in _COPIES:
             node = node.func.value
-        elif numpy_name(syntax, node.func) in _CONVERSIONS and node.args and not _written(node.args[0]):
+        elif numpy_name(syntax, node.func) in _CONVERSIONS and node.args and not _is_array_literal(node.args[0]):
             node = node.args[0]
         else:
             break
     return node
 
 
-def _written(node: ast.expr) -> bool:
+def _is_array_literal(node: ast.expr) -> bool:
     return isinstance(node, (ast.List, ast.Tuple, ast.Constant, ast.Starred, ast.ListComp, ast.GeneratorExp))
 
 
@@ -212,7 +212,7 @@ def numpy_name(syntax: Syntax, node: ast.expr) -> str | None:
     return ".".join(syntax.meaning(node) or ()) or None
 
 
-def reaching(syntax: Syntax, use: ast.Name) -> ast.expr | None:
+def sole_reaching_value(syntax: Syntax, use: ast.Name) -> ast.expr | None:
     """The one value that a name surely has where it is read; None where it is not certain."""
     node: ast.AST = use
     parents = syntax.parents
@@ -273,7 +273,7 @@ def _touches(statement: ast.AST, name: str) -> bool:
                 return True
             case ast.keyword(arg="out", value=inner) if _root(inner) == name:
                 return True
-            case ast.Expr(value=ast.Call() as call) if _handed(call, name):
+            case ast.Expr(value=ast.Call() as call) if _is_passed_to(call, name):
                 # called for what it does: ``feats.fill(0)``, ``np.log(a, feats)``, ``clean(feats)``
                 return True
             case ast.alias(name=found, asname=other) if name in (other or found, "*") or found == "*":
@@ -287,7 +287,7 @@ def _touches(statement: ast.AST, name: str) -> bool:
     return False
 
 
-def _handed(call: ast.Call, name: str) -> bool:
+def _is_passed_to(call: ast.Call, name: str) -> bool:
     receiver = _root(call.func.value) if isinstance(call.func, ast.Attribute) else None
     if isinstance(call.func, ast.Name) and call.func.id == "print":
         return False

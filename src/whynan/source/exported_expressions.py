@@ -30,7 +30,7 @@ _SILENT: Final = TORCH.having("no-node") | frozenset(
 """Calls that calculate nothing of which a node of another name is left."""
 
 
-class Asked(NamedTuple):
+class ExportedNode(NamedTuple):
     """A node as the exporter describes it: the value that it writes, its operator, and the value it is given first."""
 
     value: str
@@ -38,18 +38,18 @@ class Asked(NamedTuple):
     first: str | None
 
 
-def asked_by(description: str) -> Asked | None:
+def parse_node_description(description: str) -> ExportedNode | None:
     """What ``%div : ... = call_function[target=torch.ops.aten.div.Tensor](args = (%x, %y), ...)`` says."""
     target = _TARGET.search(description)
     if target is None:
         return None
     value, first = _WRITTEN.search(description), _FIRST.search(description)
     operator = spelling.canonical(spelling.base_of(target["name"]))
-    return Asked("" if value is None else value["name"], operator, None if first is None else first["name"])
+    return ExportedNode("" if value is None else value["name"], operator, None if first is None else first["name"])
 
 
-def chosen(
-    nodes: Sequence[Spanned], mine: Asked, beside: Sequence[Asked], parents: Mapping[ast.AST, ast.AST]
+def matching_expression(
+    nodes: Sequence[Spanned], mine: ExportedNode, beside: Sequence[ExportedNode], parents: Mapping[ast.AST, ast.AST]
 ) -> Spanned | None:
     """The expression that asked for a node; None where it may be more than one, or none is known.
 
@@ -90,7 +90,7 @@ def candidates(nodes: Sequence[Spanned], operator: str, there: Collection[str]) 
     return [node for node in nodes if operator in _operators(node, there)]
 
 
-def _turn(beside: Sequence[Asked], operator: str, wanted: int) -> int:
+def _turn(beside: Sequence[ExportedNode], operator: str, wanted: int) -> int:
     """After how many nodes all begins anew, with as many of an operator each time as are wanted; 0 for never."""
     operators = [other.operator for other in beside]
     for length in range(1, len(operators) + 1):
@@ -122,7 +122,7 @@ def _spelt(node: Spanned) -> Iterable[str]:
     """The operators that an expression names, or has the symbol of."""
     match node:
         case ast.Call():
-            name = called(node)
+            name = callee_name(node)
             return () if name is None else (spelling.canonical(name),)
         case ast.BinOp(op=symbol) | ast.AugAssign(op=symbol):
             return (spelling.SYMBOLS[type(symbol)],)
@@ -135,7 +135,7 @@ def _spelt(node: Spanned) -> Iterable[str]:
             return ()
 
 
-def called(call: ast.Call) -> str | None:
+def callee_name(call: ast.Call) -> str | None:
     """The name of what is called: ``c`` of ``a.b.c()``."""
     match call.func:
         case ast.Attribute(attr=name) | ast.Name(id=name):
@@ -148,11 +148,11 @@ def _hides(node: Spanned, there: Collection[str]) -> bool:
     """Whether an expression may have been exported as operators that do not tell of it."""
     if not isinstance(node, ast.Call):
         return False
-    name = called(node)
+    name = callee_name(node)
     return name is None or (name not in _SILENT and spelling.canonical(name) not in there)
 
 
-def _fits(node: Spanned, asked: Asked, made: Collection[str], free: Collection[str]) -> bool:
+def _fits(node: Spanned, asked: ExportedNode, made: Collection[str], free: Collection[str]) -> bool:
     """Whether an expression can be given what the node was given: a variable holds no result of its own line."""
     operand: ast.expr | None = None
     match node:
@@ -229,13 +229,15 @@ _TAKERS: Final = frozenset("cond while_loop scan map associative_scan".split())
 _Function: TypeAlias = "ast.FunctionDef | ast.Lambda"
 
 
-def taking(nodes: Sequence[Spanned]) -> ast.Call | None:
+def control_flow_call(nodes: Sequence[Spanned]) -> ast.Call | None:
     """The only call in a line that takes functions for a branch or a loop."""
-    calls = [node for node in nodes if isinstance(node, ast.Call) and called(node) in _TAKERS]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and callee_name(node) in _TAKERS]
     return calls[0] if len(calls) == 1 else None
 
 
-def within(syntax: Syntax, call: ast.Call, mine: Asked, beside: Sequence[Asked]) -> Spanned | None:
+def expression_in_branch(
+    syntax: Syntax, call: ast.Call, mine: ExportedNode, beside: Sequence[ExportedNode]
+) -> Spanned | None:
     """The expression that a node stands for in one of the functions that a call takes.
 
     None where that is not certain: which function it is must be told by the operators of all its nodes, each as often
@@ -246,14 +248,14 @@ def within(syntax: Syntax, call: ast.Call, mine: Asked, beside: Sequence[Asked])
     counts = Counter(asked.operator for asked in beside)
     there = frozenset(counts)
     found: list[list[Spanned]] = []
-    for function in _handed(syntax, call):
+    for function in _function_arguments(syntax, call):
         nodes = list(_parts(function))
         if all(len(candidates(nodes, operator, there)) == count for operator, count in counts.items()):
             found.append(nodes)
-    return chosen(found[0], mine, beside, syntax.parents) if len(found) == 1 else None
+    return matching_expression(found[0], mine, beside, syntax.parents) if len(found) == 1 else None
 
 
-def _handed(syntax: Syntax, call: ast.Call) -> Iterator[_Function]:
+def _function_arguments(syntax: Syntax, call: ast.Call) -> Iterator[_Function]:
     """The functions among the arguments, as far as the file has just one of their name."""
     for argument in (*call.args, *(keyword.value for keyword in call.keywords)):
         match argument:

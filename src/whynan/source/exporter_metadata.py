@@ -12,7 +12,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from whynan.records import Site
-from whynan.source.exported_expressions import BODY, Asked, asked_by, called, chosen, taking, within
+from whynan.source.exported_expressions import (
+    BODY,
+    ExportedNode,
+    callee_name,
+    control_flow_call,
+    expression_in_branch,
+    matching_expression,
+    parse_node_description,
+)
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import file_of_site
 from whynan.source.syntax import Syntax, dotted, one_line, span_of, syntax_of
@@ -76,7 +84,7 @@ class Exported:
                 # one operator may have been exported as several nodes
                 found.setdefault(_line_of(metadata), {})[_entry(metadata[FX_NODE])] = None
         self._by_line = {
-            line: tuple(asked for text in there if (asked := asked_by(text)) is not None)
+            line: tuple(asked for text in there if (asked := parse_node_description(text)) is not None)
             for line, there in found.items()
             if len(there) <= _MOST_OF_A_LINE
         }
@@ -99,7 +107,9 @@ def _line_of(metadata: Mapping[str, str]) -> object:
     return stack, _module(_entry(metadata.get(SCOPES))[:_LONGEST_SCOPES])
 
 
-def place_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "", beside: Sequence[Asked] = ()) -> Place:
+def place_of(
+    metadata: Mapping[str, str], *, name: str = "", doc: str = "", beside: Sequence[ExportedNode] = ()
+) -> Place:
     """Where a node says that it comes from; nothing where it says nothing, or what cannot be.
 
     Args:
@@ -117,7 +127,7 @@ def place_of(metadata: Mapping[str, str], *, name: str = "", doc: str = "", besi
     module = _module(_entry(metadata.get(SCOPES))[:_LONGEST_SCOPES]) or module_of(_entry(name))
     frames = frames_of(_entry(metadata.get(STACK))) or _frames_of_doc(_entry(doc))
     owners = [_owner(frame.file) for frame in frames]
-    asked = asked_by(_entry(metadata.get(FX_NODE)))
+    asked = parse_node_description(_entry(metadata.get(FX_NODE)))
     own = _last(owners, (Owner.USER,))
     library = _last(owners, (Owner.LIBRARY,))
     if own is None:
@@ -196,20 +206,22 @@ def _last(owners: list[Owner], wanted: tuple[Owner, ...]) -> int | None:
     return next((place for place in reversed(range(len(owners))) if owners[place] in wanted), None)
 
 
-def _site(frames: list[Frame], place: int, asked: Asked | None, beside: Sequence[Asked], module: str | None) -> Site:
+def _site(
+    frames: list[Frame], place: int, asked: ExportedNode | None, beside: Sequence[ExportedNode], module: str | None
+) -> Site:
     frame = frames[place]
     source = _Line(frame)
     site = Site(file=file_of_site(frame.file), line=frame.line, code=source.text, function=source.function)
     inner = next(iter(frames[place + 1 :]), None)
     if inner is not None and inner.file.startswith(BODY):
-        return source.handed(site, asked, beside)
+        return source.branch_site(site, asked, beside)
     if inner is not None:
         # what the line called is a function, and the operator may be deep inside it
         nodes = source.calls_of(inner.function, module)
         node = nodes[0] if len(nodes) == 1 else None
     else:
-        node = None if asked is None else source.asking(asked, beside)
-    return site if node is None else source.narrowed(site, node)
+        node = None if asked is None else source.matching_expression(asked, beside)
+    return site if node is None else source.narrow_site(site, node)
 
 
 class _Line:
@@ -239,32 +251,32 @@ class _Line:
         """The calls in the line that go to a function: by its name, or to a module where it is ``forward``."""
         calls = [node for node in self._nodes() if isinstance(node, ast.Call)]
         if function not in _FORWARD:
-            return [*(call for call in calls if called(call) == function)]
-        named = [call for call in calls if called(call) in (module or "").split(".")]
+            return [*(call for call in calls if callee_name(call) == function)]
+        named = [call for call in calls if callee_name(call) in (module or "").split(".")]
         return [*(named if len(named) == 1 else (call for call in calls if not self._is_imported(call.func)))]
 
     def _is_imported(self, callee: ast.expr) -> bool:
         names = dotted(callee) or [getattr(callee, "attr", "")]
         return names[0] in {"torch", "F", "nn", "math", *_BUILTIN, *self._syntax.imports}
 
-    def handed(self, site: Site, asked: Asked | None, beside: Sequence[Asked]) -> Site:
+    def branch_site(self, site: Site, asked: ExportedNode | None, beside: Sequence[ExportedNode]) -> Site:
         """The site of a node in a function that was handed to a branch or a loop; else that of the call."""
-        call = taking(self._nodes())
+        call = control_flow_call(self._nodes())
         if call is None:
             return site
         node = None
         if asked is not None and self._in_file is not None:
-            node = within(self._in_file, call, asked, beside)
+            node = expression_in_branch(self._in_file, call, asked, beside)
         if node is None or self._in_file is None:
-            return self.narrowed(site, call)
+            return self.narrow_site(site, call)
         function = ".".join(_enclosing(self._in_file, node.lineno))
-        return self.narrowed(site.model_copy(update={"function": function or None}), node)
+        return self.narrow_site(site.model_copy(update={"function": function or None}), node)
 
-    def asking(self, asked: Asked, beside: Sequence[Asked]) -> Spanned | None:
+    def matching_expression(self, asked: ExportedNode, beside: Sequence[ExportedNode]) -> Spanned | None:
         """The expression in the line that asked for a node, if it can be told which."""
-        return chosen(self._nodes(), asked, beside, self._syntax.parents)
+        return matching_expression(self._nodes(), asked, beside, self._syntax.parents)
 
-    def narrowed(self, site: Site, node: Spanned) -> Site:
+    def narrow_site(self, site: Site, node: Spanned) -> Site:
         """The site of one expression in the line; without columns where the file does not tell them."""
         span = span_of(node)
         text = self._syntax.line_of(span)

@@ -142,7 +142,7 @@ def _is_number(syntax: Syntax, node: ast.expr) -> bool:
         case ast.BinOp(left=left, right=right):
             return _is_number(syntax, left) and _is_number(syntax, right)
         case ast.Call(func=ast.Name(id=name)):
-            return name in ("float", "int", "len") and name not in syntax.assigned
+            return name in ("float", "int", "len") and name not in syntax.assigned_names
         case ast.Call(func=ast.Attribute() as inner) | (ast.Attribute() as inner):
             return isinstance(inner.value, ast.Name) and syntax.imports.get(inner.value.id) == "math"
         case _:

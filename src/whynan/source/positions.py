@@ -38,7 +38,7 @@ class _Command(NamedTuple):
 _known: dict[str, _Command] = {}
 
 
-def keep(text: str | None) -> None:
+def set_command_source(text: str | None) -> None:
     """This is the code on the command line of this process; None where it runs a script or a module."""
     if text is None or FILE in _known:
         return

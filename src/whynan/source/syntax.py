@@ -108,7 +108,7 @@ class Syntax:
         return found
 
     @cached_property
-    def assigned(self) -> frozenset[str]:
+    def assigned_names(self) -> frozenset[str]:
         """Every name that the file gives a value to other than by an import, in whatever scope."""
         names: set[str] = set()
         for node in self.parents:
@@ -162,7 +162,7 @@ class Syntax:
     def meaning(self, node: ast.expr) -> list[str] | None:
         """What a dotted name stands for by the file's imports, as its parts; None for anything else."""
         names = dotted(node)
-        if names is None or names[0] in self.assigned:
+        if names is None or names[0] in self.assigned_names:
             return None
         root = self.imports.get(names[0], CONVENTIONAL.get(names[0]))
         return None if root is None else [*root.split("."), *names[1:]]

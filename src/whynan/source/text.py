@@ -21,7 +21,7 @@ _LINES: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def parsed(text: str) -> ast.Module | None:
+def parse_or_none(text: str) -> ast.Module | None:
     """The tree of a file's text; None where it is no Python."""
     try:
         with warnings.catch_warnings():
@@ -124,7 +124,7 @@ class Place(Syntax):
             scope = self.scope(scope)
         return scope
 
-    def qualified(self, node: Function | ast.Module) -> str | None:
+    def qualified_name(self, node: Function | ast.Module) -> str | None:
         """The name of a function as a site has it (``Net.forward``); None of the module."""
         if isinstance(node, ast.Module):
             return None
@@ -132,7 +132,7 @@ class Place(Syntax):
         outer = [parent.name for parent in self.above(node) if isinstance(parent, kinds)]
         return ".".join([*reversed(outer), node.name])
 
-    def is_late(self, node: ast.AST) -> bool:
+    def is_deferred(self, node: ast.AST) -> bool:
         """Whether an expression is not evaluated just where its statement is: in a lambda or a comprehension."""
         for parent in self.above(node):
             if isinstance(parent, ast.stmt):
@@ -156,7 +156,7 @@ def own_names(function: Function | ast.Module) -> frozenset[str]:
     return frozenset(found)
 
 
-def replaced(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
+def apply_edits(text: str, edits: Iterable[tuple[int, int, str]]) -> str:
     """A text with some of its spans written anew; spans do not overlap."""
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new + text[end:]

@@ -176,7 +176,7 @@ class Sink:
     value: float | None = field(default=None, compare=False)
     decision: ChainLink | None = field(default=None, compare=False)
 
-    def of(self, labels: frozenset[int]) -> Sink:
+    def with_labels(self, labels: frozenset[int]) -> Sink:
         """The sink as some labels see it: with the count of the elements that carry one of them."""
         own = sum(count for carried, count in self.counts.items() if carried & labels)
         return replace(self, bad=own) if own else self

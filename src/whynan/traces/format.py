@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from whynan.records import Coverage, Note, Run, Site, Source
 from whynan.traces.facts import Birth, Natural, Silent, Sink, Stored, Trace
-from whynan.traces.json import dumped, spelled, visible
+from whynan.traces.json import dump_json, escape_surrogates, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,9 +51,9 @@ PHASES: Final = ("forward", "backward", "accumulation", "optimizer")
 """The phases of events by number."""
 
 
-NO_FACTS: Final = Note.of("no_facts")
+NO_FACTS: Final = Note.create("no_facts")
 """The note of a report that was made of what a run has left."""
-FAILED: Final = Note.of("whynan_failed")
+FAILED: Final = Note.create("whynan_failed")
 """The note of a run of which whynan has not seen all, by a fault of its own."""
 
 
@@ -192,9 +192,9 @@ class SiteLine(Part):
 
 def json_of(part: BaseModel) -> str:
     """The JSON text of a part, without the sentences of its notes."""
-    return dumped(part, round_trip=True)
+    return dump_json(part, round_trip=True)
 
 
 def text_line(text: str | None) -> str:
     """The line of a table that holds text."""
-    return visible(json.dumps(None if text is None else spelled(text), ensure_ascii=False))
+    return visible(json.dumps(None if text is None else escape_surrogates(text), ensure_ascii=False))

@@ -22,14 +22,14 @@ _MIXED: Final = frozenset(("flags", "options"))
 _LARGEST: Final = 1 << 64
 
 
-def parsed(text: str | bytes, *, infinite: bool = False) -> Any:
+def parse_json(text: str | bytes, *, infinite: bool = False) -> Any:
     """What a JSON text says, its lists as tuples; raises ``ValueError`` with the first thing that is wrong with it.
 
     `infinite`: a number that no float can hold is an infinity, as others read it.
     """
     strict: dict[str, Any] = {**_STRICT, "parse_float": float} if infinite else _STRICT
     try:
-        return _held(json.loads(text if isinstance(text, str) else text.decode("utf-8"), **strict))
+        return _as_tuples(json.loads(text if isinstance(text, str) else text.decode("utf-8"), **strict))
     except UnicodeEncodeError as error:
         raise ValueError("it holds half of a surrogate pair, which is no character") from error
     except UnicodeDecodeError as error:
@@ -39,7 +39,7 @@ def parsed(text: str | bytes, *, infinite: bool = False) -> Any:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = {_held(name): _number(value) if name in _NUMBERS else _held(value) for name, value in pairs}
+    made = {_as_tuples(name): _number(value) if name in _NUMBERS else _as_tuples(value) for name, value in pairs}
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
@@ -54,17 +54,17 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return made
 
 
-def _held(value: Any) -> Any:
+def _as_tuples(value: Any) -> Any:
     if isinstance(value, str):
         if not value.isascii():
             value.encode()
     elif isinstance(value, list):
-        return tuple(_held(held) for held in cast("list[Any]", value))
+        return tuple(_as_tuples(held) for held in cast("list[Any]", value))
     return value
 
 
 def _number(value: Any) -> Any:
-    return _WORDS[value] if isinstance(value, str) and value in _WORDS else _held(value)
+    return _WORDS[value] if isinstance(value, str) and value in _WORDS else _as_tuples(value)
 
 
 def _constant(name: str) -> NoReturn:
@@ -99,7 +99,7 @@ _STRICT: Final[dict[str, Any]] = {
 _BEYOND_ASCII: Final = re.compile("[\x7f-\U0010ffff]+")
 
 
-def spelled(text: str) -> str:
+def escape_surrogates(text: str) -> str:
     """Text without lone surrogates, which stand for bytes of a file name that are no text."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
@@ -107,7 +107,7 @@ def spelled(text: str) -> str:
 def spelled_out(value: Any) -> Any:
     """A dumped record without lone surrogates."""
     if isinstance(value, str):
-        return spelled(value)
+        return escape_surrogates(value)
     if isinstance(value, dict):
         return {spelled_out(name): spelled_out(held) for name, held in cast("dict[Any, Any]", value).items()}
     if isinstance(value, tuple):
@@ -115,7 +115,7 @@ def spelled_out(value: Any) -> Any:
     return value
 
 
-def dumped(model: BaseModel, **options: Any) -> str:
+def dump_json(model: BaseModel, **options: Any) -> str:
     """The JSON text of a model, in which NaN and the infinities are strings and every character can be seen.
 
     A lone surrogate in a name (a file name that is not UTF-8) has no place in JSON and is written as its escape.

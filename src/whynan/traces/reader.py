@@ -19,7 +19,7 @@ from whynan.records import Coverage, Note, Range
 from whynan.traces import format as layout
 from whynan.traces.facts import Trace
 from whynan.traces.format import NO_FACTS, FactsDocument, Meant, RunDocument, SiteLine
-from whynan.traces.json import parsed
+from whynan.traces.json import parse_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ class Folder:
             what = f"{self.shown} is no folder" if there else f"there is no folder {self.shown}"
             raise UsageError(what, f"give one that whynan wrote, of schema {layout.SCHEMA}")
 
-    def refused(self, name: str, why: str) -> UsageError:
+    def refusal(self, name: str, why: str) -> UsageError:
         """The error for a file of the folder."""
         short = why if len(why) <= _LONGEST else f"{why[:_LONGEST]}..."
         return UsageError(
@@ -65,21 +65,21 @@ class Folder:
         # a pipe would not be opened before somebody writes to it
         flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
         if os.path.islink(path):
-            raise self.refused(name, "it is a link")
+            raise self.refusal(name, "it is a link")
         try:
             descriptor = os.open(path, flags)
         except FileNotFoundError:
             return None
         except OSError as error:
             why = "it is a link" if error.errno == errno.ELOOP else error.strerror or "it cannot be opened"
-            raise self.refused(name, why) from None
+            raise self.refusal(name, why) from None
         file = cast("BinaryIO", os.fdopen(descriptor, "rb", closefd=True)) if _plain(descriptor) else None
         if file is None:
             os.close(descriptor)
-            raise self.refused(name, "it is no plain file")
+            raise self.refusal(name, "it is no plain file")
         if os.fstat(descriptor).st_size > most:
             file.close()
-            raise self.refused(name, f"it is larger than {most // _MEGABYTE} MiB")
+            raise self.refusal(name, f"it is larger than {most // _MEGABYTE} MiB")
         return file
 
     def read(self, name: str, most: int) -> bytes | None:
@@ -91,7 +91,7 @@ class Folder:
             try:
                 return file.read(most)
             except OSError as error:
-                raise self.refused(name, error.strerror or "it cannot be read") from None
+                raise self.refusal(name, error.strerror or "it cannot be read") from None
 
     def lines(self, name: str, *, whole: bool) -> list[bytes]:
         """The lines of a table; none where there is no table. `whole`: the last one has to have its end."""
@@ -99,19 +99,19 @@ class Folder:
         lines = data.split(b"\n")
         torn = lines.pop()
         if torn and whole:
-            raise self.refused(name, "its last line is cut off")
+            raise self.refusal(name, "its last line is cut off")
         if len(lines) > layout.MOST_LINES or max(map(len, lines), default=0) > layout.MOST_LINE_BYTES:
-            raise self.refused(name, "it has more or longer lines than whynan writes")
+            raise self.refusal(name, "it has more or longer lines than whynan writes")
         return lines
 
     def parsed(self, name: str, text: bytes) -> Any:
         """What a JSON text of a file says."""
         try:
-            return parsed(text)
+            return parse_json(text)
         except ValueError as error:
-            raise self.refused(name, str(error)) from error
+            raise self.refusal(name, str(error)) from error
         except MemoryError as error:
-            raise self.refused(name, "it does not fit into memory") from error
+            raise self.refusal(name, "it does not fit into memory") from error
 
     def document(self, name: str, kind: type[M]) -> M | None:
         """The document of a file; None where there is no such file."""
@@ -120,10 +120,10 @@ class Folder:
             return None
         held = self.parsed(name, text)
         if not isinstance(held, dict):
-            raise self.refused(name, "it holds no JSON object")
+            raise self.refusal(name, "it holds no JSON object")
         version = cast("dict[str, Any]", held).get("schema")
         if version != layout.SCHEMA:
-            raise self.refused(name, f"its schema is {_short(version)}")
+            raise self.refusal(name, f"its schema is {_short(version)}")
         return self.validated(name, held, kind)
 
     def validated(self, name: str, held: Any, kind: type[M]) -> M:
@@ -134,7 +134,7 @@ class Folder:
             first = error.errors(include_url=False, include_input=False, include_context=False)[0]
             place = ".".join(str(part) for part in first["loc"])
             message = first["msg"].replace("valid tuple", "valid list")
-            raise self.refused(name, f"{place or 'the document'}: {message}") from None
+            raise self.refusal(name, f"{place or 'the document'}: {message}") from None
 
     def last(self, pattern: str) -> str | None:
         """The last of the traces in this folder that are numbered from 1, as a path; None where there is none."""
@@ -152,15 +152,15 @@ class Folder:
         folder = os.path.join(self._path, layout.EVENTS)
         with suppress(FileNotFoundError):
             if not stat.S_ISDIR(os.lstat(folder).st_mode):
-                raise self.refused(layout.EVENTS, "it is no folder")
+                raise self.refusal(layout.EVENTS, "it is no folder")
             try:
                 entries = os.listdir(folder)
             except OSError as error:
-                raise self.refused(layout.EVENTS, error.strerror or "it cannot be read") from None
+                raise self.refusal(layout.EVENTS, error.strerror or "it cannot be read") from None
             names = sorted(entry for entry in entries if not entry.endswith(layout.TEMPORARY))
             for number, name in enumerate(names):
                 if name != layout.segment_name(number):
-                    raise self.refused(os.path.join(layout.EVENTS, name), "it is out of the order of the segments")
+                    raise self.refusal(os.path.join(layout.EVENTS, name), "it is out of the order of the segments")
             return [os.path.join(layout.EVENTS, name) for name in names]
         return []
 
@@ -234,13 +234,13 @@ class Events:
     def _texts(self, table: str) -> tuple[str | None, ...]:
         found = tuple(self._lines(table))
         if not all(held is None or isinstance(held, str) for held in found):
-            raise self._folder.refused(table, "a line of it is no text")
+            raise self._folder.refusal(table, "a line of it is no text")
         return found
 
     def _open(self, name: str) -> BinaryIO:
         file = self._folder.open(name, layout.SEGMENT * layout.event_dtype().itemsize + _HEADER)
         if file is None:
-            raise self._folder.refused(name, "it is gone")
+            raise self._folder.refusal(name, "it is gone")
         return file
 
     def _count(self, name: str) -> int:
@@ -256,15 +256,15 @@ class Events:
             shape, fortran, dtype = npy.read_array_header_1_0(file, max_header_size=_HEADER)
         except Exception as error:
             # whatever a header can make its parser raise
-            raise self._folder.refused(name, "it is no npy file") from error
+            raise self._folder.refusal(name, "it is no npy file") from error
         start, size = file.tell(), file.seek(0, 2)
         file.seek(start)
         if dtype != layout.event_dtype() or fortran or len(shape) != 1:
-            raise self._folder.refused(name, "it holds something else than events")
+            raise self._folder.refusal(name, "it holds something else than events")
         if not 0 < shape[0] <= layout.SEGMENT:
-            raise self._folder.refused(name, f"it tells of {shape[0]:,} events")
+            raise self._folder.refusal(name, f"it tells of {shape[0]:,} events")
         if size - start != shape[0] * dtype.itemsize:
-            raise self._folder.refused(name, f"it tells of {shape[0]:,} events and does not hold as many")
+            raise self._folder.refusal(name, f"it tells of {shape[0]:,} events and does not hold as many")
         return shape[0]
 
     def _segment(self, name: str) -> NDArray[np.void]:
@@ -274,19 +274,19 @@ class Events:
             count = self._header(name, file)
             data = file.read()
         if len(data) != count * layout.event_dtype().itemsize:
-            raise self._folder.refused(name, "it has changed while it was read")
+            raise self._folder.refusal(name, "it has changed while it was read")
         return np.frombuffer(data, layout.event_dtype())
 
     def _check(self, name: str, segment: NDArray[np.void], last: int) -> None:
         ordinals = segment["ordinal"]
         if int(ordinals[0]) <= last or not bool((ordinals[1:] > ordinals[:-1]).all()):
-            raise self._folder.refused(name, "its ordinals do not rise")
+            raise self._folder.refusal(name, "its ordinals do not rise")
         if int(segment["phase"].max()) >= len(layout.PHASES):
-            raise self._folder.refused(name, f"it names phase {int(segment['phase'].max())}, which there is not")
+            raise self._folder.refusal(name, f"it names phase {int(segment['phase'].max())}, which there is not")
         for field, table in _NAMED.items():
             most = int(segment[field].max())
             if most >= len(getattr(self, table)):
-                raise self._folder.refused(name, f"it names line {most} of {table}.jsonl, which there is not")
+                raise self._folder.refusal(name, f"it names line {most} of {table}.jsonl, which there is not")
 
 
 # -- A trace as it is read: nothing in its folder is believed before it was looked at ----------------------------------
@@ -341,7 +341,7 @@ def read_trace(directory: str | os.PathLike[str]) -> Recorded:
 def _so_far(coverage: Coverage, events: int) -> Coverage:
     """What was looked at by a run that did not end its trace: its segments may go on where its facts end."""
     seen = max(coverage.events, events)
-    noted = coverage.with_notes(Note.of("unfinished", events=seen))
+    noted = coverage.with_notes(Note.create("unfinished", events=seen))
     return noted.model_copy(update={"events": seen, "eager": max(coverage.eager, events)})
 
 
@@ -350,7 +350,7 @@ def _ranges(folder: Folder, count: int) -> tuple[Range, ...]:
         return ()
     lines = folder.lines(layout.RANGES, whole=False)
     if len(lines) < count:
-        raise folder.refused(layout.RANGES, f"it has {len(lines):,} lines of {count:,}")
+        raise folder.refusal(layout.RANGES, f"it has {len(lines):,} lines of {count:,}")
     held = (folder.parsed(layout.RANGES, line) for line in lines[:count])
     return tuple(folder.validated(layout.RANGES, line, Range) for line in held)
 
@@ -359,12 +359,12 @@ def _check(folder: Folder, facts: FactsDocument) -> None:
     """Whether everything that the facts name is there."""
     labels = {birth.label for birth in facts.births}
     if len(labels) < len(facts.births):
-        raise folder.refused(layout.FACTS, "two births have one label")
+        raise folder.refusal(layout.FACTS, "two births have one label")
     named = {label for birth in facts.births for label in birth.causes}
     for sink in (*facts.sinks, *facts.unexplained):
         named.update(sink.labels, *sink.counts)
     if missing := named - labels:
-        raise folder.refused(layout.FACTS, f"it names birth {min(missing)}, which there is not")
+        raise folder.refusal(layout.FACTS, f"it names birth {min(missing)}, which there is not")
     scopes = {number for one in (*facts.births, *facts.silent) for number in one.scope}
     if max(scopes, default=-1) >= len(facts.allowances):
-        raise folder.refused(layout.FACTS, f"it names allowance {max(scopes)}, which there is not")
+        raise folder.refusal(layout.FACTS, f"it names allowance {max(scopes)}, which there is not")

@@ -51,7 +51,7 @@ from whynan.traces.facts import STILL_HELD, Birth, Event, Silent, Sink, Trace
 
 T = TypeVar("T")
 
-LEFT_OUT: Final = Note.of("left_out")
+LEFT_OUT: Final = Note.create("left_out")
 """The note that heads those of a redacted report."""
 CUSTOM_OPERATOR: Final = "a custom operator"
 CUSTOM_FUNCTION: Final = "a custom function"
@@ -81,7 +81,7 @@ class Pseudonyms:
     def __init__(self) -> None:
         self._known: dict[str, dict[str, str]] = {}
 
-    def of(self, kind: str, name: str) -> str:
+    def pseudonym(self, kind: str, name: str) -> str:
         """The pseudonym of a name, new where it was not met before."""
         known = self._known.setdefault(kind, {})
         return known.setdefault(name, f"{kind} {len(known) + 1}")
@@ -105,7 +105,7 @@ class Redaction:
     tables: Mapping[type, Table]
     names: Pseudonyms = field(default_factory=Pseudonyms)
 
-    def of(self, record: T) -> T:
+    def redact(self, record: T) -> T:
         """The record without what is private; raises ``KeyError`` for a type without a table."""
         table = self.tables[type(record)]
         treated = ((name, treat(self, getattr(record, name), record)) for name, treat in table.items())
@@ -137,19 +137,19 @@ def record(redaction: Redaction, value: Any, _holder: Any) -> Any:
     """A record, or several of them."""
     if isinstance(value, tuple | list):
         several = cast("tuple[Any, ...] | list[Any]", value)
-        return type(several)([redaction.of(one) for one in several])
-    return None if value is None else redaction.of(value)
+        return type(several)([redaction.redact(one) for one in several])
+    return None if value is None else redaction.redact(value)
 
 
-def named(kind: str) -> Treatment:
+def alias(kind: str) -> Treatment:
     """A name of the program's, or several; numbered."""
 
     def treat(redaction: Redaction, value: Any, _holder: Any) -> Any:
         if isinstance(value, dict):
-            return {redaction.names.of(kind, name): None for name in cast("dict[str, None]", value)}
+            return {redaction.names.pseudonym(kind, name): None for name in cast("dict[str, None]", value)}
         if isinstance(value, tuple):
-            return tuple(redaction.names.of(kind, name) for name in cast("tuple[str, ...]", value))
-        return value if value is None or value in _GENERIC_NAMES else redaction.names.of(kind, value)
+            return tuple(redaction.names.pseudonym(kind, name) for name in cast("tuple[str, ...]", value))
+        return value if value is None or value in _GENERIC_NAMES else redaction.names.pseudonym(kind, value)
 
     return treat
 
@@ -158,12 +158,12 @@ def tensor(redaction: Redaction, value: str | None, _holder: Any) -> str | None:
     """The name of a tensor; what only says where it stood may stay."""
     if value is None or value == STILL_HELD or _POSITION.fullmatch(value):
         return value
-    return redaction.names.of("tensor", value)
+    return redaction.names.pseudonym("tensor", value)
 
 
 def argument(redaction: Redaction, value: str, _holder: Any) -> str:
     """The name of an operator's argument."""
-    return value if is_torch_argument(value) or is_onnx_argument(value) else redaction.names.of("operand", value)
+    return value if is_torch_argument(value) or is_onnx_argument(value) else redaction.names.pseudonym("operand", value)
 
 
 def _operator(name: str | None) -> str | None:
@@ -195,7 +195,7 @@ def nonfinite(value: object) -> float | None:
 
 def _entries(redaction: Redaction, value: tuple[int | str, ...], _holder: Any) -> tuple[int | str, ...]:
     """Entries of a dataset: their numbers may stay, their names not."""
-    return tuple(redaction.names.of("entry", entry) if isinstance(entry, str) else entry for entry in value)
+    return tuple(redaction.names.pseudonym("entry", entry) if isinstance(entry, str) else entry for entry in value)
 
 
 @by_holder
@@ -204,15 +204,15 @@ def _summary(link: ChainLink) -> Note:
     op, said = _operator(link.op), link.typed_summary
     match link.role:
         case "cause":
-            return Note.of("came_in") if op is None else Note.of("result_of", operator=op)
+            return Note.create("came_in") if op is None else Note.create("result_of", operator=op)
         case "birth":
-            return Note.of("gives_bad", operator=op)
+            return Note.create("gives_bad", operator=op)
         case "step" if op is None:
-            return said if said.kind == "more_events" else Note.of("more_events", count=None)
+            return said if said.kind == "more_events" else Note.create("more_events", count=None)
         case "step":
-            return Note.of("carries_on", operator=op)
+            return Note.create("carries_on", operator=op)
         case "sink":
-            return said if said.kind == "decided" and _is_public(said.values["held"]) else Note.of("leaves")
+            return said if said.kind == "decided" and _is_public(said.values["held"]) else Note.create("leaves")
 
 
 def _is_public(held: object) -> bool:
@@ -229,7 +229,7 @@ def _birth_note(redaction: Redaction, note: Note | None, holder: Birth) -> Note 
     if note.kind == "entered" and sort in ("parameter", "buffer", "argument"):
         name = note.values["tensor"]
         known |= {"sort": sort, "tensor": tensor(redaction, name if isinstance(name, str) else None, holder)}
-    return Note.of("entered", **known)
+    return Note.create("entered", **known)
 
 
 def exception_type(text: str) -> str:
@@ -273,14 +273,14 @@ def _values(redaction: Redaction, values: dict[str, Any], note: Note) -> dict[st
 
 def _note(redaction: Redaction, value: Note | None, _holder: Any) -> Note | None:
     """A note without what is private; of one that is known as a sentence only, nothing."""
-    return None if value is None or value.kind == "written" else redaction.of(value)
+    return None if value is None or value.kind == "written" else redaction.redact(value)
 
 
 def _notes(redaction: Redaction, notes: tuple[Note, ...], _holder: Any) -> tuple[Note, ...]:
     """Notes, headed by the one that says what was done; of those that are sentences only, how many there were."""
     left = (_note(redaction, note, None) for note in notes)
     count = sum(note.kind == "written" for note in notes)
-    unknown = [Note.of("notes_left_out", count=count)] if count else []
+    unknown = [Note.create("notes_left_out", count=count)] if count else []
     return tuple(dict.fromkeys((LEFT_OUT, *(note for note in left if note is not None), *unknown)))
 
 
@@ -329,8 +329,8 @@ _ELEMENT_OF_A_ROW: Final[Table] = {"index": kept, "value": dropped, "dtype": dty
 
 FACTS: Final[Mapping[type, Table]] = {
     Site: {
-        "file": named("file"), "line": kept, "column": kept, "end_line": kept, "end_column": kept, "code": dropped,
-        "function": named("function"), "module": named("module"),
+        "file": alias("file"), "line": kept, "column": kept, "end_line": kept, "end_column": kept, "code": dropped,
+        "function": alias("function"), "module": alias("module"),
     },
     Operand: {
         "name": argument, "expression": dropped, **_ELEMENT_OF_A_ROW, "shape": kept, "min": dropped, "max": dropped,
@@ -341,12 +341,12 @@ FACTS: Final[Mapping[type, Table]] = {
         "value": nonfinite, "count": kept, "total": kept, "operands": record,
     },
     Data: {
-        "kind": kept, "name": named("place"), "file": named("file"), "site": record, "computed": record,
+        "kind": kept, "name": alias("place"), "file": alias("file"), "site": record, "computed": record,
         "batch": kept, "passed": kept, "worker": kept, "rows": kept, "n_rows": kept, "indices": _entries,
         "in_order": kept,
     },
     ChainLink: {
-        "role": kept, "op": operator, "phase": kept, "site": record, "node": named("node"), "typed_summary": _summary,
+        "role": kept, "op": operator, "phase": kept, "site": record, "node": alias("node"), "typed_summary": _summary,
     },
     Coverage: {
         "events": kept, "eager": kept, "compiled_regions": kept, "skipped_steps": kept, "typed_notes": _notes,
@@ -355,23 +355,23 @@ FACTS: Final[Mapping[type, Table]] = {
     Range: {
         "event": kept, "op": operator, "phase": kept, "output": kept, "dtype": dtype, "shape": kept, "n": kept,
         "n_nan": kept, "n_posinf": kept, "n_neginf": kept, "n_zero": kept, "n_subnormal": kept,
-        "finite_min": unknown, "finite_max": unknown, "headroom": unknown, "node": named("node"),
-        "value": named("tensor"), "provider": by_value(_provider), "site": record,
+        "finite_min": unknown, "finite_max": unknown, "headroom": unknown, "node": alias("node"),
+        "value": alias("tensor"), "provider": by_value(_provider), "site": record,
     },
     Event: {
         "ordinal": kept, "op": operator, "phase": kept, "site": record, "library_site": record, "grad_fn": node,
         "forward_op": operator, "step": kept, "micro": kept, "recomputed": kept,
-        "node": named("node"), "value": named("tensor"), "made_of": dropped,
+        "node": alias("node"), "value": alias("tensor"), "made_of": dropped,
     },
     Birth: {
         "label": kept, "label_kind": kept, "event": record, "kind": kept, "element": record,
         "forward_operands": record, "causes": kept, "cause_links": record, "steps": record, "steps_omitted": kept,
-        "occurrences": kept, "modules": named("module"), "scope": kept, "note": _birth_note, "named": kept,
+        "occurrences": kept, "modules": alias("module"), "scope": kept, "note": _birth_note, "named": kept,
         "computed": kept, "data": record, "around": record,
     },
     Damage: {"kind": kept, "concerned": kept, "total": kept, "numbers": dropped},
     Silent: {
-        "event": record, "element": record, "damage": record, "modules": named("module"), "occurrences": kept,
+        "event": record, "element": record, "damage": record, "modules": alias("module"), "occurrences": kept,
         "scope": kept, "around": record, "reaches": record,
     },
     Reach: {"kind": kept, "name": tensor, "bad": kept, "total": kept, "value": nonfinite},
@@ -404,7 +404,7 @@ FACTS: Final[Mapping[type, Table]] = {
         "inference": record,
     },
     Inference: {
-        "model": named("file"), "sha256": dropped, "engine": kept, "graph": kept, "level": by_value(_word),
+        "model": alias("file"), "sha256": dropped, "engine": kept, "graph": kept, "level": by_value(_word),
         "opset": by_value(_opset), "providers": by_value(_providers), "placement": by_value(_placement),
         "nodes": kept, "nodes_as_written": kept, "segments": kept, "bit_equal": kept, "inputs": record, "case": kept,
         "cases": kept,
@@ -416,4 +416,4 @@ FACTS: Final[Mapping[type, Table]] = {
 
 def redacted_facts(trace: Trace, names: Pseudonyms | None = None) -> Trace:
     """A trace that lets nothing private through; `names`: the pseudonyms that were given before, and are to be kept."""
-    return Redaction(FACTS, Pseudonyms() if names is None else names).of(trace)
+    return Redaction(FACTS, Pseudonyms() if names is None else names).redact(trace)

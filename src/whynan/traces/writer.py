@@ -15,7 +15,7 @@ from whynan.errors import UsageError
 from whynan.records import Note
 from whynan.traces import format as layout
 from whynan.traces.format import FactsDocument, Meant, RunDocument, json_of
-from whynan.traces.redaction import FACTS, Pseudonyms, Redaction, named, node, operator, redacted_facts
+from whynan.traces.redaction import FACTS, Pseudonyms, Redaction, alias, node, operator, redacted_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # -- Files that only their owner can read ------------------------------------------------------------------------------
 
 
-def private(path: str, flags: int) -> int:
+def open_private(path: str, flags: int) -> int:
     """An ``opener`` for ``open``: a new file is its owner's alone, and through a link nothing is opened."""
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
@@ -44,7 +44,7 @@ T = TypeVar("T")
 _MEGABYTE: Final = 1 << 20
 DEFAULT_BUDGET: Final = 4 << 30
 _HINT: Final = "name a new folder"
-_TREATMENTS: Final = {layout.OPERATORS: operator, layout.NODES: node, layout.MODULES: named("module")}
+_TREATMENTS: Final = {layout.OPERATORS: operator, layout.NODES: node, layout.MODULES: alias("module")}
 
 
 class TraceWriter:
@@ -141,7 +141,7 @@ class TraceWriter:
         """Write a segment of events, whose tables have been written; whether it was."""
         if self._bytes + events.nbytes > self._budget and self.left_out is None:
             megabytes = self._budget // _MEGABYTE
-            self.left_out = Note.of("trace_full", folder=self.shown, events=self.events, megabytes=megabytes)
+            self.left_out = Note.create("trace_full", folder=self.shown, events=self.events, megabytes=megabytes)
         if not len(events) or self.left_out is not None or not self._guarded(lambda: self._segment(events)):
             return False
         self._segments += 1
@@ -153,9 +153,9 @@ class TraceWriter:
         """What a report says of its coverage, and of what this trace of it had to leave out."""
         return coverage.with_notes(*(note for note in (self.left_out, self.note) if note is not None))
 
-    def private(self, record: T) -> T:
+    def redact_record(self, record: T) -> T:
         """A site or range as it may be written."""
-        return record if self.names is None else Redaction(FACTS, self.names).of(record)
+        return record if self.names is None else Redaction(FACTS, self.names).redact(record)
 
     def name(self, table: str, name: str | None) -> str | None:
         """A name of a table as it may be written."""
@@ -186,7 +186,7 @@ class TraceWriter:
         path = os.path.join(self._directory, name)
         temporary = f"{path}.{self._pid}{layout.TEMPORARY}"
         try:
-            with open(temporary, "wb", opener=private) as file:
+            with open(temporary, "wb", opener=open_private) as file:
                 file.write(data)
             os.replace(temporary, path)
         except BaseException:
@@ -199,7 +199,7 @@ class TraceWriter:
         _check_size(size + len(data), layout.MOST_TABLE_BYTES, table)
         path = os.path.join(self._directory, table)
         # at the place where the last whole line has ended, whatever an interrupted write has left behind it
-        with open(path, "r+b" if size else "wb", opener=private) as file:
+        with open(path, "r+b" if size else "wb", opener=open_private) as file:
             file.seek(size)
             file.write(data)
             file.truncate()
@@ -224,7 +224,7 @@ class TraceWriter:
         return True
 
     def _stop(self, why: str) -> None:
-        self.note = Note.of("trace_stopped", folder=self.shown, events=self.events, why=why)
+        self.note = Note.create("trace_stopped", folder=self.shown, events=self.events, why=why)
 
 
 def _check_size(size: int, most: int, name: str) -> None:

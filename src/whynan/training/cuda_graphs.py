@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from whynan.capture.torch.interposition.wrappers import unseen
-from whynan.training.listeners import Here, InGraph
+from whynan.capture.torch.interposition.wrappers import strip_own_frames
+from whynan.training.listeners import InGraph, ThreadState
 
 
 def is_capturing() -> bool:
@@ -24,7 +24,7 @@ def is_capturing() -> bool:
 class GraphReplays:
     """Counts the replays of CUDA graphs while `watches` says that there is a guard."""
 
-    def __init__(self, here: Here, watches: Callable[[], bool]) -> None:
+    def __init__(self, here: ThreadState, watches: Callable[[], bool]) -> None:
         self.count = 0
         self._here = here
         self._watches = watches
@@ -44,7 +44,7 @@ class GraphReplays:
             try:
                 return original(graph, *args, **kwargs)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
 
         return call

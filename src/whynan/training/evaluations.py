@@ -15,16 +15,16 @@ from typing import Any, Final, Protocol
 import torch
 from torch import Tensor
 
-from whynan.capture.torch.arrays import is_bad, readable
-from whynan.capture.torch.interposition.wrappers import fenced, unseen
+from whynan.capture.torch.arrays import is_bad, is_readable
+from whynan.capture.torch.interposition.wrappers import call_fenced, strip_own_frames
 from whynan.capture.torch.names import tensors_of
-from whynan.faults import theirs
+from whynan.faults import is_program_error
 from whynan.replay.checkpoint import stack
-from whynan.replay.mutable_state import Contents
-from whynan.replay.sandbox import Outside, held_back
+from whynan.replay.mutable_state import ObjectSnapshot
+from whynan.replay.sandbox import OutsideAccess, block_side_effects
 from whynan.replay.snapshot import restore, rng
 from whynan.replay.time_limit import TimeLimit, obstacle
-from whynan.replay.undo_log import TooMuch, Undo
+from whynan.replay.undo_log import TooMuch, UndoLog
 from whynan.source.ownership import Owner, owner_of
 from whynan.training.listeners import TakenByHand
 
@@ -68,19 +68,19 @@ class Evaluations:
 
     def call(self, door: Any, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module without gradients, from outside of every other one; `door`: what this is called by."""
-        kind, look = fenced(self._fail, self._begins, module, door) or (None, None)
+        kind, look = call_fenced(self._fail, self._begins, module, door) or (None, None)
         try:
             # by the door that looks, which stands before the one that this was called by
             out = torch.nn.Module.__call__(module, *args, **kwargs) if look else original(module, *args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            strip_own_frames(error)
             if look is not None:
-                fenced(self._fail, look.end)
+                call_fenced(self._fail, look.end)
             raise
-        ending = None if look is None else fenced(self._fail, look.end)
+        ending = None if look is None else call_fenced(self._fail, look.end)
         if ending is None and kind in self._kinds and kind not in self._passed:
             again = functools.partial(original, module, *args, **kwargs)
-            ending = fenced(self._fail, self._judge, kind, look, out, again)
+            ending = call_fenced(self._fail, self._judge, kind, look, out, again)
         if ending is not None:
             raise ending
         return out
@@ -98,7 +98,7 @@ class Evaluations:
         self, kind: tuple[Any, ...], look: Look | None, out: Any, call: Callable[[], Any]
     ) -> BaseException | None:
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-            bad = [t for t in _read(out) if is_bad(t)]
+            bad = [t for t in _readable_tensors(out) if is_bad(t)]
             has_nan = any(bool(torch.isnan(t).any()) for t in bad)
         if not bad:
             return None
@@ -114,48 +114,48 @@ def _run(call: Callable[[], Any], before: Any, region: Callable[[], AbstractCont
     begun = rng()
     frames = stack(libraries=True)
     roots = [call, *(names for f in frames for names in (f.f_locals, f.f_globals))]
-    contents = Contents(roots)
+    contents = ObjectSnapshot(roots)
     out: Any = None
     try:
         with ExitStack() as entered:
             limit = TimeLimit(_SECONDS, lambda what: held.refuse(what))
             limit.start()
             entered.callback(limit.end)
-            held = entered.enter_context(held_back(roots))
-            entered.enter_context(Undo())
+            held = entered.enter_context(block_side_effects(roots))
+            entered.enter_context(UndoLog())
             entered.enter_context(region())
             entered.callback(limit.disarm)
             try:
                 out = call()
             except TooMuch:
                 why = "it writes more memory than can be kept meanwhile"
-            except Outside as refused:
+            except OutsideAccess as refused:
                 why = f"it {refused.what}"
             except TakenByHand:
                 why = "it takes from an iterator by hand"
             except (Exception, SystemExit) as error:
-                if theirs():
+                if is_program_error():
                     raise
                 why = f"it raises {type(error).__name__}"
             if why is None and not _same(before, out):
                 why = "other outputs than in the call itself"
     finally:
-        contents.put_back()
+        contents.restore()
         restore(begun)
     return why
 
 
 def _same(before: Any, after: Any) -> bool:
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-        ones, others = _read(before), _read(after)
+        ones, others = _readable_tensors(before), _readable_tensors(after)
         return len(ones) == len(others) and all(
             a.shape == b.shape and torch.equal(torch.isfinite(a), torch.isfinite(b))
             for a, b in zip(ones, others, strict=True)
         )
 
 
-def _read(out: Any) -> list[Tensor]:
-    return [t for _, t in tensors_of(out, "") if readable(t) and 0 < t.numel() <= _MOST_ELEMENTS]
+def _readable_tensors(out: Any) -> list[Tensor]:
+    return [t for _, t in tensors_of(out, "") if is_readable(t) and 0 < t.numel() <= _MOST_ELEMENTS]
 
 
 def _kind_of(module: Any) -> tuple[tuple[Any, ...], tuple[CodeType, ...]]:

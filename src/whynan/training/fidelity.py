@@ -31,7 +31,7 @@ def with_rerun(first: Report, second: Report, *, identical: bool, failed: bool =
     if failed:
         return without_rerun(first, FAILED)
     why = _difference(first, second, identical=identical)
-    replay = Replay(kind="rerun", faithful=why is None, typed_why=why or Note.of("rerun_identical"))
+    replay = Replay(kind="rerun", faithful=why is None, typed_why=why or Note.create("rerun_identical"))
     run = first.run.model_copy(update={"replay": replay})
     if why is not None:
         return first.model_copy(update={"run": run})
@@ -52,15 +52,15 @@ def without_rerun(first: Report, why: Note) -> Report:
 
 def _difference(first: Report, second: Report, *, identical: bool) -> Note | None:
     if not identical:
-        return Note.of("other_values")
+        return Note.create("other_values")
     changed = next((n for n in first.coverage.typed_notes if n.kind in _OTHER_FORMULAS), None)
     if changed is not None:
         return changed
     if first.coverage.events != second.coverage.events:
-        return Note.of("other_events", second=second.coverage.events, first=first.coverage.events)
+        return Note.create("other_events", second=second.coverage.events, first=first.coverage.events)
     for name in ("findings", "damaging", "absorbed"):
         if [_key(f) for f in getattr(first, name)] != [_key(f) for f in getattr(second, name)]:
-            return Note.of("other_births")
+            return Note.create("other_births")
     return None
 
 
@@ -70,7 +70,7 @@ def _key(finding: Finding) -> tuple[object, ...]:
 
 
 def _filled(first: Finding, second: Finding) -> Finding:
-    operands = tuple(_known(a, b) for a, b in zip(first.element.operands, second.element.operands, strict=True))
+    operands = tuple(_fill_operand(a, b) for a, b in zip(first.element.operands, second.element.operands, strict=True))
     forward = (
         tuple(
             b.model_copy(update={"origin": "rerun"}) if a.value is None and b.value is not None else a
@@ -88,7 +88,7 @@ def _filled(first: Finding, second: Finding) -> Finding:
     return updated.model_copy(update={"message": second.message, "explanation": second.explanation})
 
 
-def _known(first: Operand, second: Operand) -> Operand:
+def _fill_operand(first: Operand, second: Operand) -> Operand:
     if first.value is None and second.value is not None:
         return second.model_copy(update={"origin": "rerun"})
     return first
@@ -98,7 +98,7 @@ def _known(first: Operand, second: Operand) -> Operand:
 
 
 @dataclass(frozen=True)
-class Signature:
+class StepSignature:
     """What has to be the same for a step to be the same.
 
     `optimizer`: its place among those that have tried a step, by their first one. `losses`: their bits. `bad`: the
@@ -114,7 +114,7 @@ class Signature:
     random: str
 
     @classmethod
-    def of(cls, fault: Fault, guard: Guard) -> Self:
+    def of_fault(cls, fault: Fault, guard: Guard) -> Self:
         """That of a bad step of a program that is watched."""
         import torch
 
@@ -127,14 +127,14 @@ class Signature:
         return cls(place_of(fault.optimizer, guard), fault.step, losses, tuple(bad), moved, random)
 
     @classmethod
-    def restored(cls, stored: Mapping[str, Any]) -> Self:
+    def from_document(cls, stored: Mapping[str, Any]) -> Self:
         """The one that ``stored()`` gave in another process."""
         bad = tuple((int(place), str(digest)) for place, digest in stored["bad"])
         losses = tuple(str(bits) for bits in stored["losses"])
         weights, random = str(stored["weights"]), str(stored["random"])
         return cls(int(stored["optimizer"]), int(stored["step"]), losses, bad, weights, random)
 
-    def stored(self) -> dict[str, Any]:
+    def to_document(self) -> dict[str, Any]:
         """It as a document for another process."""
         return asdict(self)
 

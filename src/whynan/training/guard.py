@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.optim import LBFGS
 
-from whynan.capture.torch.interposition.wrappers import StepHooks, fenced, unseen
+from whynan.capture.torch.interposition.wrappers import StepHooks, call_fenced, strip_own_frames
 from whynan.capture.torch.names import Identities
 from whynan.capture.torch.sinks.gradients import (
     Fault,
-    Judged,
     Probes,
     Raised,
+    StepEvidence,
+    bad_parameters,
     device_of,
+    gather_evidence,
     gradients_of,
-    judge,
     parameters_of,
-    spoilt_of,
 )
-from whynan.capture.torch.sinks.values_read import Observations, Read, held_by, is_for_a_bad_number
-from whynan.faults import report_internal_error, theirs
+from whynan.capture.torch.sinks.values_read import Observations, Read, bad_elements_held, is_nonfinite_error
+from whynan.faults import is_program_error, report_internal_error
 from whynan.training.cuda_graphs import GraphReplays, is_capturing
-from whynan.training.listeners import Here, History, Marking
-from whynan.training.patches import Entrances
-from whynan.training.read_back import Parts, PendingReads, ReadBack, Reading, read
+from whynan.training.listeners import History, ThreadState, TrainingListener
+from whynan.training.patches import TrainingPatches
+from whynan.training.read_back import Parts, PendingReads, ReadBack, StepStatistics, read_statistics
 from whynan.training.updates import WatchDetectors
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Guard:
         *,
         explain: Callable[[Fault], Any],
         deliver: Callable[[Any, Fault], BaseException | None],
-        marking: Marking,
+        marking: TrainingListener,
         after: int = 0,
         only: Sequence[Any] = (),
         late: bool = True,
@@ -67,7 +67,7 @@ class Guard:
         self._explain = explain
         self._deliver = deliver
         self._marking = marking
-        self.here = Here()
+        self.here = ThreadState()
         self._hooks = StepHooks(self.fail)
         self._steps: Identities[int] = Identities()
         self.steps = 0
@@ -91,7 +91,7 @@ class Guard:
         self.observations: Observations | None = None
         self._observed: Callable[[Fault], BaseException | None] | None = None
         self.decided: Callable[[Fault], BaseException | None] = lambda _: None  # the same, while it is traced
-        self._entrances = Entrances(self, marking, late=late)
+        self._entrances = TrainingPatches(self, marking, late=late)
         self.on = False
 
     def install(self) -> None:
@@ -106,18 +106,18 @@ class Guard:
         self.on = False
         self._hooks.remove()
         self._entrances.remove()
-        self.history.tell()
+        self.history.publish()
 
     def fail(self) -> bool:
         """An error of ours: warn once and watch no further; True where it is the program's own."""
-        if theirs():
+        if is_program_error():
             return True
         self.on, self.failed = False, True
         report_internal_error()
         return False
 
     @property
-    def looks(self) -> bool:
+    def is_watching(self) -> bool:
         """Whether what the program does now is watched."""
         return self.judging and not self.here.replaying and not is_capturing()
 
@@ -147,7 +147,7 @@ class Guard:
     def observe(self, explain: Callable[[Fault], BaseException | None]) -> None:
         """Have bad numbers that are read looked into: `explain` is given each, as a fault; what it gives is raised."""
         self._observed = explain
-        self.observations = Observations(self._saw, self._wants_numbers, self.fail)
+        self.observations = Observations(self._on_bad_read, self._wants_numbers, self.fail)
 
     def _wants_numbers(self, made: Decision | None) -> bool:
         here = self.here
@@ -156,9 +156,9 @@ class Guard:
         # once there is a gradient, the step that is made of it is judged, unless the program decides that there is none
         return made is not None or (self.judging and not here.losses.held)
 
-    def _saw(self, read: Read) -> BaseException | None:
+    def _on_bad_read(self, read: Read) -> BaseException | None:
         """The program has read a bad number."""
-        judged = Judged((read.bits,), (), bad_loss=True)
+        judged = StepEvidence((read.bits,), (), bad_loss=True)
         if self.here.arrive is not None:
             self.here.seen = None if read.decision is not None else read.tensor
             self.here.arrive(judged)
@@ -167,23 +167,23 @@ class Guard:
             return self._observed(fault) if self.judging else self.decided(fault)
         return None
 
-    def raised(self, error: BaseException) -> Fault | None:
+    def exception_fault(self, error: BaseException) -> Fault | None:
         """What the program held as it raised, as a fault; None where nothing of it was bad."""
-        held = held_by(error)
-        if not (self.on and self.looks) or held is None:
+        held = bad_elements_held(error)
+        if not (self.on and self.is_watching) or held is None:
             return None
-        judged = Judged((held[0],), (), bad_loss=True)
-        raised = Raised(type(error), held[1], names_it=is_for_a_bad_number(error))
+        judged = StepEvidence((held[0],), (), bad_loss=True)
+        raised = Raised(type(error), held[1], names_it=is_nonfinite_error(error))
         return Fault(None, self.steps + 1, judged, raised=raised)
 
     def optimizers(self) -> list[Any]:
         """Those that have tried a step, by their first one."""
         return self._steps.keys()
 
-    def spoilt(self) -> int:
+    def count_bad_parameters(self) -> int:
         """How many parameters of the optimizers watched are NaN or Inf now."""
         judged = (o for o in self.optimizers() if self._watches(o))
-        return len({id(p) for optimizer in judged for p in spoilt_of(optimizer)})
+        return len({id(p) for optimizer in judged for p in bad_parameters(optimizer)})
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         closure = args[1] if len(args) > 1 else kwargs.get("closure")
@@ -194,7 +194,7 @@ class Guard:
             closure()
             return args[:1], {name: value for name, value in kwargs.items() if name != "closure"}
         self.here.reached = True
-        begun = fenced(self.fail, self._begins, optimizer, closure, args, kwargs) if self.on else None
+        begun = call_fenced(self.fail, self._begins, optimizer, closure, args, kwargs) if self.on else None
         if isinstance(begun, BaseException):
             raise begun
         return begun
@@ -211,7 +211,7 @@ class Guard:
         return self._judge(optimizer) if self.judging else None
 
     def _after(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        ending = fenced(self.fail, self._ends, optimizer)
+        ending = call_fenced(self.fail, self._ends, optimizer)
         if ending is not None:
             raise ending
 
@@ -223,23 +223,23 @@ class Guard:
             return None
         self._moved(optimizer)
         probes, self.here.probes = self.here.probes, None
-        ending = None if probes is None else self._kept(probes)
+        ending = None if probes is None else self._finish_probes(probes)
         if self.here.scaler is None:
-            self.stepped()
+            self.finish_step()
         return ending
 
     # -- what they see ------------------------------------------------------------------------------------------------
 
-    def stepped(self, scaler: Any = None) -> None:
+    def finish_step(self, scaler: Any = None) -> None:
         """A step has been made, or skipped: what led to it is over."""
-        self.history.tell()
+        self.history.publish()
         self.here.losses.clear()
         self.here.model_wanted = True
         if self._unjudged:
             self._unjudged -= 1
             self.judging = not self._unjudged
         if self.judging:
-            self._marking.step(scaler)
+            self._marking.record_step(scaler)
 
     def _moved(self, optimizer: Any) -> None:
         """A step has moved the weights."""
@@ -267,28 +267,28 @@ class Guard:
                 self.pending.add(ReadBack(optimizer, step, parts, gradients))
                 self.watched += 1
                 return None
-            reading = read(parts)
+            reading = read_statistics(parts)
             if not reading.passed:
-                self.here.falling.made(reading.scale)
+                self.here.falling.record_step(reading.scale)
                 self.watched += 1
                 self.history.note(optimizer, step, reading.loss, reading.norm, reading.scale)
                 if not reading.is_finite or reading.bad_loss(scaled=self.here.scaler is not None):
-                    judged = judge(optimizer, self.here.losses)
+                    judged = gather_evidence(optimizer, self.here.losses)
                 if judged is None or judged.is_good:
                     self.detectors.consume(optimizer, step, reading, clipped, losses)
         if reading.passed:
-            return self.skipped(self.here.scaler, optimizer, reading)
+            return self.record_skip(self.here.scaler, optimizer, reading)
         if judged is None or judged.is_good:
             # finite gradients, whose norm may be none
             self.detectors.look()
             self._look_ahead(optimizer)
             return None
-        return self.fault(Fault(optimizer, step, judged, beside=beside))
+        return self.report_fault(Fault(optimizer, step, judged, beside=beside))
 
     def _look_ahead(self, optimizer: Any) -> None:
         """Explain what is bad for those that come after this one, before its step has moved a weight."""
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            found = self.here.together.ahead(optimizer, self.here.losses, self._only)
+            found = self.here.together.bad_later_step(optimizer, self.here.losses, self._only)
         if found is not None:
             fault = Fault(found[0], self.attempts(found[0]) + 1, found[1], ahead=True)
             self.here.together.keep(fault, self._explain(fault))
@@ -297,51 +297,53 @@ class Guard:
         """Read the numbers of a step that has been made."""
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             fault = self._lagging(made)
-        return None if fault is None else self.fault(fault)
+        return None if fault is None else self.report_fault(fault)
 
     def _lagging(self, made: ReadBack) -> Fault | None:
         """What was bad of a step that has been made, or that a fused optimizer has skipped for a loss scaler."""
         reading, falling = made.reading(), self.here.falling
         norm = None if reading.passed else reading.norm
         self.history.note(made.optimizer, made.step, reading.loss, norm, reading.scale, skipped=reading.passed)
-        (falling.skip if reading.passed else falling.made)(reading.scale)
+        (falling.skip if reading.passed else falling.record_step)(reading.scale)
         self.passed_over += reading.passed
-        lost = falling.lost() if reading.passed else None
+        lost = falling.scale_fall() if reading.passed else None
         bad = reading.bad_loss(scaled=made.scaled) or lost is not None
         if not bad and (reading.passed or not any(reading.bad)):
             return None
-        return Fault(made.optimizer, made.step, made.judged(reading), falling.on_end, lost, lag=1)
+        return Fault(made.optimizer, made.step, made.judge_gradients(reading), falling.on_end, lost, lag=1)
 
-    def fault(self, fault: Fault) -> BaseException | None:
+    def report_fault(self, fault: Fault) -> BaseException | None:
         """A step is bad: have it explained, and told of."""
-        self.history.tell()
+        self.history.publish()
         known = self.here.together.explained(fault)
         return self._deliver(self._explain(fault) if known is None else known[1], fault)
 
-    def skipped(self, scaler: Any, optimizer: Any, reading: Reading | None = None) -> BaseException | None:
+    def record_skip(self, scaler: Any, optimizer: Any, reading: StepStatistics | None = None) -> BaseException | None:
         """A scaler has skipped a step, as it may; but not for ever, and not for a loss that is NaN."""
         if not self.here.reached:
             self._tries(optimizer)
         step, ending, judged = self.attempts(optimizer), None, None
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            reading = reading or read(Parts([], self.here.losses.held, scaler, before=self.here.losses.before))
+            reading = reading or read_statistics(
+                Parts([], self.here.losses.held, scaler, before=self.here.losses.before)
+            )
             if self._watches(optimizer):
                 self.history.note(optimizer, step, reading.loss, None, reading.scale, skipped=True)
             self.here.falling.skip(reading.scale)
             self.passed_over += 1
-            lost = self.here.falling.lost()
+            lost = self.here.falling.scale_fall()
             if self.judging and (lost is not None or reading.bad_loss(scaled=True)):
-                judged = judge(optimizer, self.here.losses)
+                judged = gather_evidence(optimizer, self.here.losses)
         if judged is not None and not judged.is_good:
-            ending = self.fault(Fault(optimizer, step, judged, self.here.falling.on_end, lost))
+            ending = self.report_fault(Fault(optimizer, step, judged, self.here.falling.on_end, lost))
             self.here.falling.forget()
         if ending is None and not self.here.reached:
-            self.stepped(scaler)
+            self.finish_step(scaler)
         return ending
 
     def _with_closure(self, optimizer: Any, closure: Any, args: Any, kwargs: Any) -> Any:
         """The closure of a step, looked at when it has run: before the weights move, but for those that probe."""
-        probes = Probes(optimizer) if isinstance(optimizer, LBFGS) and self.looks else None
+        probes = Probes(optimizer) if isinstance(optimizer, LBFGS) and self.is_watching else None
         self.here.probes = probes
 
         @functools.wraps(closure)
@@ -349,9 +351,9 @@ class Guard:
             try:
                 out = closure()
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
-            ending = fenced(self.fail, self._evaluated, optimizer, probes)
+            ending = call_fenced(self.fail, self._evaluated, optimizer, probes)
             if ending is not None:
                 raise ending
             return out
@@ -361,7 +363,7 @@ class Guard:
     def _evaluated(self, optimizer: Any, probes: Probes | None) -> BaseException | None:
         """The closure of a step has run."""
         ending = None
-        if self.on and self.looks:
+        if self.on and self.is_watching:
             if probes is None:
                 ending = self._judge(optimizer, in_closure=True)
             else:
@@ -372,11 +374,11 @@ class Guard:
 
     def _probed(self, probes: Probes) -> None:
         """A point has been tried: what is bad there is explained there, and told of only if the step keeps it."""
-        if (fault := probes.tried(self.here.losses, self.attempts(probes.optimizer))) is not None:
+        if (fault := probes.first_fault(self.here.losses, self.attempts(probes.optimizer))) is not None:
             probes.explained = self._explain(fault)
 
-    def _kept(self, probes: Probes) -> BaseException | None:
+    def _finish_probes(self, probes: Probes) -> BaseException | None:
         """A step of probes has ended: if it has spoilt the weights, they are as before it again."""
         self.watched += 1
         fault = probes.fault
-        return None if fault is None or not probes.undone() else self._deliver(probes.explained, fault)
+        return None if fault is None or not probes.restore_weights() else self._deliver(probes.explained, fault)

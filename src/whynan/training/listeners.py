@@ -7,14 +7,14 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from whynan.capture.torch.sinks.gradients import Losses, Together
-from whynan.capture.torch.sinks.loss_scaling import Falling
+from whynan.capture.torch.sinks.gradients import Losses, OptimizerGroup
+from whynan.capture.torch.sinks.loss_scaling import ScaleFallCounter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from whynan.capture.torch.interposition.data_loading import Came
-    from whynan.capture.torch.sinks.gradients import Judged, Probes
+    from whynan.capture.torch.interposition.data_loading import BatchOrigin
+    from whynan.capture.torch.sinks.gradients import Probes, StepEvidence
 
 
 # -- Where a thread of a training stands, and who is told of it --------------------------------------------------------
@@ -28,7 +28,7 @@ class InGraph(BaseException):
     """A replay was about to capture or to replay a CUDA graph, whose writes cannot be put back."""
 
 
-class Here(threading.local):
+class ThreadState(threading.local):
     """Where one thread is: two may train at once."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Here(threading.local):
         """Whether gradients were enabled where the outermost of them began: inside of it they are not."""
         self.inside = False
         """Whether a module is being called."""
-        self.arrive: Callable[[Judged], None] | None = None
+        self.arrive: Callable[[StepEvidence], None] | None = None
         """In the replay of what led to a number that was read: what is told of one."""
         self.deciding = False
         """Whether only a number counts there on which the program decides."""
@@ -57,10 +57,10 @@ class Here(threading.local):
         self.scaler: Any = None
         self.reached = False
         """Whether a scaler's step has come to the optimizer's."""
-        self.falling = Falling()
+        self.falling = ScaleFallCounter()
         """What scalers have skipped."""
         self.probes: Probes | None = None
-        self.together = Together()
+        self.together = OptimizerGroup()
 
     def is_fresh(self, iterator: Any) -> bool:
         """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""
@@ -69,35 +69,35 @@ class Here(threading.local):
         return any(iterator is one for one in self.fresh)
 
 
-class Marking(Protocol):
+class TrainingListener(Protocol):
     """Who is told where the program stands."""
 
-    def made(self) -> None:
+    def record_optimizer(self) -> None:
         """An optimizer has been made: what follows leads to its first step."""
 
-    def step(self, scaler: Any) -> None:
+    def record_step(self, scaler: Any) -> None:
         """A step has been made, perhaps by a loss scaler."""
 
-    def scales(self, scaler: Any) -> None:
+    def record_scaled_loss(self, scaler: Any) -> None:
         """A loss scaler has scaled a loss."""
 
-    def model(self) -> None:
+    def record_module_call(self) -> None:
         """A module is about to be called: the first since a step or a backward."""
 
-    def backward(self) -> None:
+    def record_backward(self) -> None:
         """A backward is about to begin."""
 
-    def batch(self, batch: Any, came: Came) -> None:
+    def record_batch(self, batch: Any, came: BatchOrigin) -> None:
         """A loader has given a batch, and where that came from."""
 
 
-class Unmarked(Marking):
+class StepListener(TrainingListener):
     """Keeps nothing of where the program stands; `stepped` is called after each step."""
 
     def __init__(self, stepped: Callable[[], None]) -> None:
         self._stepped = stepped
 
-    def step(self, scaler: Any) -> None:
+    def record_step(self, scaler: Any) -> None:
         """A step has been made."""
         del scaler
         self._stepped()
@@ -146,11 +146,11 @@ class History:
         if self._told is not None:
             self._untold.append(entry)
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """Tell of the steps that nobody was told of."""
         while self._told is not None and self._untold:
             self._told(self._untold.popleft())
 
-    def of(self, optimizer: Any) -> tuple[Entry, ...]:
+    def steps_of(self, optimizer: Any) -> tuple[Entry, ...]:
         """The steps of one optimizer."""
         return tuple(e for e in self._entries if e.optimizer == id(optimizer))

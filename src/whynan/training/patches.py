@@ -12,10 +12,10 @@ import torch
 from torch.nn.utils import clip_grad
 from torch.utils.data import dataloader
 
-from whynan.capture.torch.interposition.data_loading import Loaders, follow
-from whynan.capture.torch.interposition.wrappers import Note, fenced, interposed, put, unseen
+from whynan.capture.torch.interposition.data_loading import Loaders, watch_batches
+from whynan.capture.torch.interposition.wrappers import Note, call_fenced, install_door, make_wrapper, strip_own_frames
 from whynan.training.cuda_graphs import is_capturing
-from whynan.training.listeners import Marking, TakenByHand
+from whynan.training.listeners import TakenByHand, TrainingListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.sinks.values_read import Observations
     from whynan.training.cuda_graphs import GraphReplays
     from whynan.training.evaluations import Evaluations
-    from whynan.training.listeners import Here
+    from whynan.training.listeners import ThreadState
     from whynan.training.updates import WatchDetectors
 
 
@@ -32,23 +32,23 @@ class Watcher(Protocol):
 
     on: bool
     judging: bool
-    here: Here
+    here: ThreadState
     detectors: WatchDetectors
     graph_replays: GraphReplays
     evaluations: Evaluations | None
     observations: Observations | None
 
     @property
-    def looks(self) -> bool: ...
+    def is_watching(self) -> bool: ...
     def fail(self) -> bool: ...
-    def stepped(self, scaler: Any = None) -> None: ...
-    def skipped(self, scaler: Any, optimizer: Any) -> BaseException | None: ...
+    def finish_step(self, scaler: Any = None) -> None: ...
+    def record_skip(self, scaler: Any, optimizer: Any) -> BaseException | None: ...
 
 
-class Entrances:
+class TrainingPatches:
     """The doors of one guard, which `marking` is told of; `late`: the program ran before it was watched."""
 
-    def __init__(self, guard: Watcher, marking: Marking, *, late: bool) -> None:
+    def __init__(self, guard: Watcher, marking: TrainingListener, *, late: bool) -> None:
         self._guard = guard
         self._marking = marking
         self._loaders = Loaders(late=late)
@@ -66,14 +66,14 @@ class Entrances:
         self._replace(clip_grad, "_clip_grads_with_norm_", self._noting(self._clips, first=True))
         self._replace(dataloader._BaseDataLoaderIter, "__next__", self._fetched)
         one, many = dataloader._BaseDataLoaderIter, dataloader._MultiProcessingDataLoaderIter
-        follow(
+        watch_batches(
             self._loaders,
             lambda name, note: self._replace(one, name, self._noting(note)),
             lambda name, note: self._replace(many, name, self._noting(note, first=True)),
         )
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._replace(owner, "zero_grad", self._noting(self._discarded, first=True, replayed=True))
-        self._replace(torch.optim.Optimizer, "__init__", self._noting(self._made))
+        self._replace(torch.optim.Optimizer, "__init__", self._noting(self._record_optimizer))
         self._guard.graph_replays.install(self._replace)
         if self._guard.observations is not None:
             self._guard.observations.install(self._replace)
@@ -84,19 +84,19 @@ class Entrances:
             self._undo.pop()()
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        self._undo.append(put(owner, name, make))
+        self._undo.append(install_door(owner, name, make))
 
     def _engine(self, original: Any) -> Any:
         @functools.wraps(original)
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            fenced(self._guard.fail, self._begins, t_outputs, kwargs)
+            call_fenced(self._guard.fail, self._begins, t_outputs, kwargs)
             if not self._guard.here.depth:
                 self._guard.here.differentiates = torch.is_grad_enabled()
             self._guard.here.depth += 1
             try:
                 return original(t_outputs, *args, **kwargs)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
             finally:
                 self._guard.here.depth -= 1
@@ -104,7 +104,7 @@ class Entrances:
                     # optimizers have stepped inside of it
                     self._guard.here.stepped = False
                     if self._guard.on and not self._guard.here.replaying:
-                        fenced(self._guard.fail, self._guard.stepped)
+                        call_fenced(self._guard.fail, self._guard.finish_step)
 
         return engine_run_backward
 
@@ -116,11 +116,11 @@ class Entrances:
         if kwargs.get("accumulate_grad") and not is_capturing():
             # gradients that are only asked for may go anywhere; below the modes of the program and a replay
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                here.losses.note(t_outputs)
-        if self._guard.looks and not here.depth:
+                here.losses.record_backward(t_outputs)
+        if self._guard.is_watching and not here.depth:
             here.model_wanted = True
             here.together.backward()
-            self._marking.backward()
+            self._marking.record_backward()
 
     def _module(self, original: Any) -> Any:
         guard = self._guard
@@ -131,13 +131,13 @@ class Entrances:
             outermost = not here.inside and not here.depth and not torch.compiler.is_compiling()
             if outermost:
                 here.inside = True
-                evaluations = fenced(guard.fail, self._comes, module)
+                evaluations = call_fenced(guard.fail, self._begin_module_call, module)
             try:
                 if evaluations is not None:
                     return evaluations.call(call, original, module, args, kwargs)
                 return original(module, *args, **kwargs)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
             finally:
                 if outermost:
@@ -145,19 +145,19 @@ class Entrances:
 
         return call
 
-    def _comes(self, module: Any) -> Evaluations | None:
+    def _begin_module_call(self, module: Any) -> Evaluations | None:
         """A module is called from outside of every other one; gives who calls it, where that is not just done."""
         here = self._guard.here
         if not self._guard.on or here.replaying or is_capturing():
             return None
         # a mark holds on to what the program has: where nothing is trained it would be for nothing
-        if here.model_wanted and (self._trains or self._guard.looks):
+        if here.model_wanted and (self._trains or self._guard.is_watching):
             here.model_wanted = False
             self._guard.detectors.names.roots.add(module)
             # what traces the first steps must not see it
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                self._marking.model()
-        if not self._guard.looks:
+                self._marking.record_module_call()
+        if not self._guard.is_watching:
             return None
         return None if torch.is_grad_enabled() else self._guard.evaluations
 
@@ -168,11 +168,11 @@ class Entrances:
             try:
                 out = original(scaler, optimizer, *args, **kwargs)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
             finally:
                 self._guard.here.scaler = None
-            ending = fenced(self._guard.fail, self._scaler_stepped, scaler, optimizer)
+            ending = call_fenced(self._guard.fail, self._scaler_stepped, scaler, optimizer)
             if ending is not None:
                 raise ending
             return out
@@ -185,29 +185,29 @@ class Entrances:
         if not guard.on or not scaler.is_enabled() or guard.here.replaying or is_capturing():
             return None
         if not guard.here.reached:
-            return guard.skipped(scaler, optimizer)
+            return guard.record_skip(scaler, optimizer)
         if not guard.here.depth:
-            guard.stepped(scaler)
+            guard.finish_step(scaler)
         return None
 
-    def _made(self, _args: Any, _kwargs: Any, _out: Any) -> None:
+    def _record_optimizer(self, _args: Any, _kwargs: Any, _out: Any) -> None:
         """There is an optimizer: the program trains."""
         here = self._guard.here
         self._trains = True
         if self._guard.on and not here.replaying and not is_capturing():
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                self._marking.made()
+                self._marking.record_optimizer()
 
     def _scales(self, args: Any, kwargs: Any, out: Any) -> None:
         losses = args[1] if len(args) > 1 else kwargs.get("outputs")
         if not torch.compiler.is_compiling() and not is_capturing() and out is not losses:
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                 self._guard.here.losses.scales(losses, out)
-                self._marking.scales(args[0])
+                self._marking.record_scaled_loss(args[0])
 
     def _clips(self, args: Any, kwargs: Any, _out: Any) -> None:
         """The gradients are about to be scaled by a norm."""
-        if self._guard.looks and not torch.compiler.is_compiling():
+        if self._guard.is_watching and not torch.compiler.is_compiling():
             self._guard.detectors.clip(args[2] if len(args) > 2 else kwargs["total_norm"])
 
     def _fetched(self, original: Any) -> Any:
@@ -218,28 +218,28 @@ class Entrances:
             try:
                 batch = original(iterator)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
             if self._guard.on and not self._guard.here.replaying:
-                fenced(self._guard.fail, self._came, iterator, batch)
+                call_fenced(self._guard.fail, self._record_batch, iterator, batch)
             return batch
 
         return fetch
 
-    def _came(self, iterator: Any, batch: Any) -> None:
+    def _record_batch(self, iterator: Any, batch: Any) -> None:
         """A loader has given a batch."""
-        came = self._loaders.came(iterator)
+        came = self._loaders.batch_origin(iterator)
         if self._guard.judging:
-            self._marking.batch(batch, came)
+            self._marking.record_batch(batch, came)
 
     def _noting(self, note: Note, *, first: bool = False, replayed: bool = False) -> Callable[[Any], Any]:
         """A door that tells of a call: before it with `first`, else after it; with `replayed` in a replay too."""
 
         def tell(args: Any, kwargs: Any, out: Any) -> None:
             if self._guard.on and (replayed or not self._guard.here.replaying):
-                fenced(self._guard.fail, note, args, kwargs, out)
+                call_fenced(self._guard.fail, note, args, kwargs, out)
 
-        return interposed(tell, first=first)
+        return make_wrapper(tell, first=first)
 
     def _discarded(self, _args: Any, _kwargs: Any, _out: Any) -> None:
         """The gradients of what was differentiated so far are not used."""

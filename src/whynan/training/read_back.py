@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from whynan.capture.torch.provenance.interventions import stored_values
-from whynan.capture.torch.sinks.gradients import Judged, norm_of
+from whynan.capture.torch.sinks.gradients import StepEvidence, norm_of
 
 # -- Numbers on their way from a device to the host: all of a step together, waited for now or when they are read ------
 #
@@ -30,7 +30,7 @@ class Transfer:
         apart: dict[str, list[Tensor]] = {}
         for (device, _), vector in zip(self._places, vectors, strict=True):
             apart.setdefault(device, []).append(wide(vector))
-        send = fetched if waits else sent
+        send = fetch_now if waits else send_to_host
         self._arrivals = {device: send(torch.cat(each)) for device, each in apart.items()}
 
     def numbers(self) -> list[list[float]]:
@@ -44,13 +44,13 @@ def wide(vector: Tensor) -> Tensor:
     return vector.to(torch.float32 if vector.device.type == "mps" else torch.float64)
 
 
-def fetched(vector: Tensor) -> Callable[[], list[float]]:
+def fetch_now(vector: Tensor) -> Callable[[], list[float]]:
     """The numbers of a vector, which its device is waited for."""
     numbers: list[float] = vector.tolist()
     return lambda: numbers
 
 
-def sent(vector: Tensor) -> Callable[[], list[float]]:
+def send_to_host(vector: Tensor) -> Callable[[], list[float]]:
     """What waits for the numbers of a vector; without waiting for its device now, where it can be sent meanwhile."""
     if vector.device.type != "cuda":
         return vector.tolist
@@ -92,7 +92,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Reading:
+class StepStatistics:
     """The numbers of one step: a loss of several elements is its greatest magnitude; `loss`: the last, if it is one."""
 
     norm: float | None
@@ -121,25 +121,25 @@ def is_on_host(tensor: Tensor) -> bool:
     return tensor.is_cpu
 
 
-def read(parts: Parts) -> Reading:
+def read_statistics(parts: Parts) -> StepStatistics:
     """The numbers of a step, now."""
     if parts.on_host:
         return _read_here(parts)
-    numbers = Numbers(parts)
+    numbers = PendingStatistics(parts)
     return numbers.reading(Transfer(numbers.vectors(), waits=True).numbers())
 
 
-def _read_here(parts: Parts) -> Reading:
+def _read_here(parts: Parts) -> StepStatistics:
     losses = tuple(_greatest(t).item() for t in parts.losses)
     scale = None if parts.scaler is None else float(parts.scaler.get_scale())
     passed = parts.found_inf is not None and bool(parts.found_inf)
     norm = None if passed else norm_of(list(parts.gradients))
     suspect = parts.before and any(v - v != 0 for v in losses)
     incurable = suspect and not all(math.isfinite(_greatest(t).item()) for t in parts.before)
-    return Reading(norm, losses, losses[-1] if _is_plain(parts) else None, scale, passed, bool(incurable))
+    return StepStatistics(norm, losses, losses[-1] if _is_plain(parts) else None, scale, passed, bool(incurable))
 
 
-class Numbers:
+class PendingStatistics:
     """The numbers of one step, still on their devices.
 
     `exact`: with whether each gradient is finite, which the norm does not tell where it overflows.
@@ -159,7 +159,7 @@ class Numbers:
         """What is to be transferred."""
         return [*self._norms, *self._losses, *self._before, *self._more, *(vector for _, vector in self._bad)]
 
-    def reading(self, numbers: list[list[float]]) -> Reading:
+    def reading(self, numbers: list[list[float]]) -> StepStatistics:
         """The same, of what has arrived."""
         left = iter(numbers)
         norms = [next(left)[0] for _ in self._norms]
@@ -172,7 +172,7 @@ class Numbers:
             for place, flag in zip(places, next(left), strict=True):
                 bad[place] = flag != 0
         norm = norms[0] if len(norms) == 1 else math.hypot(*norms)
-        return Reading(
+        return StepStatistics(
             norm,
             losses,
             losses[-1] if self._plain else None,
@@ -270,17 +270,17 @@ class ReadBack:
         self.step = step
         self.scaled = parts.scaler is not None
         self._parameters = [parameter for parameter, _ in gradients]
-        self._numbers = Numbers(parts, exact=True)
+        self._numbers = PendingStatistics(parts, exact=True)
         self._transfer = Transfer(self._numbers.vectors(), waits=False)
 
-    def reading(self) -> Reading:
+    def reading(self) -> StepStatistics:
         """Its numbers; waits for them."""
         return self._numbers.reading(self._transfer.numbers())
 
-    def judged(self, reading: Reading) -> Judged:
+    def judge_gradients(self, reading: StepStatistics) -> StepEvidence:
         """Which gradients were bad, and whether a loss was; the elements and the bits are gone."""
         bad = tuple((p, None) for p, flag in zip(self._parameters, reading.bad, strict=True) if flag)
-        return Judged((), bad, reading.bad_loss(scaled=False))
+        return StepEvidence((), bad, reading.bad_loss(scaled=False))
 
 
 class PendingReads:

@@ -15,18 +15,26 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from whynan.capture.torch.interposition.wrappers import StepHooks
-from whynan.capture.torch.sinks.gradients import Fault, Judged, Losses, is_finite, judge, parameters_of, spoilt_of
-from whynan.capture.torch.sinks.values_read import held_by
+from whynan.capture.torch.sinks.gradients import (
+    Fault,
+    Losses,
+    StepEvidence,
+    bad_parameters,
+    gather_evidence,
+    is_finite,
+    parameters_of,
+)
+from whynan.capture.torch.sinks.values_read import bad_elements_held
 from whynan.errors import NestedTraceError
-from whynan.faults import theirs
+from whynan.faults import is_program_error
 from whynan.replay.carried_state import assign
 from whynan.replay.checkpoint import stack
-from whynan.replay.mutable_state import Contents, Gradients
+from whynan.replay.mutable_state import Gradients, ObjectSnapshot
 from whynan.replay.plan import TooLong
-from whynan.replay.sandbox import Outside, held_back
+from whynan.replay.sandbox import OutsideAccess, block_side_effects
 from whynan.replay.snapshot import ScalerState, restore, rng
 from whynan.replay.time_limit import TimeLimit, obstacle
-from whynan.replay.undo_log import TooMuch, Undo
+from whynan.replay.undo_log import TooMuch, UndoLog
 from whynan.training.listeners import InGraph, TakenByHand
 
 if TYPE_CHECKING:
@@ -35,7 +43,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from whynan.replay.plan import Way
+    from whynan.replay.plan import ReplayPlan
     from whynan.training.guard import Guard
 
 
@@ -49,7 +57,7 @@ _TIMES: Final = 100.0
 """A step that is traced may take so many times as long as the program's own."""
 
 
-class Reached(BaseException):
+class ReplayArrival(BaseException):
     """The replay has come to the step that was bad; the program may catch every ``Exception``."""
 
 
@@ -71,10 +79,10 @@ def _unset(names: dict[str, Any], before: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ReplayOutcome:
     """How a replay went: what it came to, or why it did not."""
 
-    judged: Judged | None
+    judged: StepEvidence | None
     why: str = ""
 
 
@@ -85,14 +93,14 @@ def compiles() -> bool:
 
 
 def replay(
-    way: Way,
+    way: ReplayPlan,
     guard: Guard,
     fault: Fault,
     region: Callable[[], AbstractContextManager[object]],
     *,
     eager: bool = False,
-    onward: Onward | None = None,
-) -> Outcome:
+    onward: TrialSteps | None = None,
+) -> ReplayOutcome:
     """Run a way, in a region, up to the step that was bad; nothing of it stays.
 
     `region`: what looks at the operations meanwhile. `eager`: run what was compiled as it is written. `onward`:
@@ -100,43 +108,43 @@ def replay(
     """
     endless = obstacle()
     if endless is not None:
-        return Outcome(None, f"it {endless}")
+        return ReplayOutcome(None, f"it {endless}")
     parameters = guard.parameters() if fault.optimizer is None else fault.parameters()
     begun = rng()
     frames = [*(fault.raised.frames if fault.raised else ()), *stack(libraries=True)]
     roots = [fault.optimizer, *way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals))]
-    contents = Contents(roots)
+    contents = ObjectSnapshot(roots)
     begun_before = {id(iterator) for iterator in contents.iterators}
-    gradients = Gradients.taken(parameters)
+    gradients = Gradients.snapshot(parameters)
     hooks = StepHooks(guard.fail)
     losses, guard.here.losses = guard.here.losses, Losses()
     guard.here.replaying = True
     inside, guard.here.inside = guard.here.inside, False
-    reached: list[Judged] = []
+    reached: list[StepEvidence] = []
     failed = False
-    refused: list[Outside] = []
-    undo = Undo()
+    refused: list[OutsideAccess] = []
+    undo = UndoLog()
 
     def arrive(optimizer: Any = fault.optimizer) -> None:
         if not reached and not refused:
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                reached.append(judge(optimizer, guard.here.losses))
-        raise Reached
+                reached.append(gather_evidence(optimizer, guard.here.losses))
+        raise ReplayArrival
 
-    def read(judged: Judged) -> None:
+    def read(judged: StepEvidence) -> None:
         if onward is not None and onward.first is not None:
             if not onward.over and not refused:
-                onward.decides()
+                onward.stop_at_decision()
         elif not reached and not refused:
             reached.append(judged)
-        raise Reached
+        raise ReplayArrival
 
-    def goes_on(going: Onward, optimizer: Any) -> None:
+    def goes_on(going: TrialSteps, optimizer: Any) -> None:
         """Past the decision, or the step that was bad: it is made, and further ones are."""
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            makes = not going.over and not refused and going.before(optimizer, guard.here.losses, undo)
+            makes = not going.over and not refused and going.begin_step(optimizer, guard.here.losses, undo)
         if not makes:
-            raise Reached
+            raise ReplayArrival
         guard.here.losses.clear()
         if guard.observations is not None:
             guard.here.deciding, guard.here.arrive = True, read
@@ -144,9 +152,9 @@ def replay(
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if onward is not None and onward.first is not None and not onward.over:
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                onward.after(optimizer)
+                onward.end_step(optimizer)
             if onward.over:
-                raise Reached
+                raise ReplayArrival
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if onward is not None and onward.takes(optimizer) and not guard.here.depth and not contents.exceeded:
@@ -154,7 +162,7 @@ def replay(
             return
         if fault.optimizer is None and fault.decision is None:
             # what was read, or held, is not met any more
-            raise Reached
+            raise ReplayArrival
         if fault.optimizer is not None and optimizer is not fault.optimizer and fault.ahead and not reached:
             # it would step after this one, on the same gradients
             fault.optimizer.step()
@@ -171,9 +179,9 @@ def replay(
     scaler = None if way.scaler is None else ScalerState(way.scaler.scaler)
     try:
         try:
-            run = way.prepared(lambda: bool(reached or refused or (onward is not None and onward.over)))
+            run = way.build_callable(lambda: bool(reached or refused or (onward is not None and onward.over)))
         except Exception as error:
-            return Outcome(None, f"it cannot be made ({error})")
+            return ReplayOutcome(None, f"it cannot be made ({error})")
         # a `with` around the mark is entered again, and leaves behind what was before it; one that an exception has
         # left is not, where a loop is in it
         switches = way.rng.switches if fault.raised else begun.switches
@@ -181,18 +189,18 @@ def replay(
         if guard.here.depth:
             torch._C._set_grad_enabled(guard.here.differentiates)
         if way.scaler is not None:
-            way.scaler.put_back()
+            way.scaler.restore()
         assign(way.moving)
         for parameter in parameters:
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:
             limit = TimeLimit(_seconds(way), lambda what: held.refuse(what))
             limit.start()
-            entered.callback(_surely, limit.end)
-            held = entered.enter_context(held_back(roots))
+            entered.callback(_retry_once, limit.end)
+            held = entered.enter_context(block_side_effects(roots))
             refused = held.refused
             undo.__enter__()
-            entered.callback(_surely, lambda: undo.__exit__(None, None, None))
+            entered.callback(_retry_once, lambda: undo.__exit__(None, None, None))
             if eager:
                 entered.enter_context(torch.compiler.set_stance("force_eager"))
             elif compiles():
@@ -217,7 +225,7 @@ def replay(
             entered.callback(limit.disarm)
             try:
                 run()
-            except (Reached, Outside):
+            except (ReplayArrival, OutsideAccess):
                 pass
             except TakenByHand:
                 why = "it takes from an iterator by hand, which cannot be rewound"
@@ -228,18 +236,18 @@ def replay(
             except TooLong:
                 why = "it goes round a loop"
             except SystemExit:
-                if theirs():
+                if is_program_error():
                     raise
                 why = "it ends the program"
             except NestedTraceError:
                 why = "it begins with the watch itself: what led to the step has returned"
             except Exception as error:
-                if theirs():
+                if is_program_error():
                     raise
                 failed, why = True, f"it raises {type(error).__name__}: {error}"
-                bad = held_by(error) if fault.raised and fault.raised.kind is type(error) else None
+                bad = bad_elements_held(error) if fault.raised and fault.raised.kind is type(error) else None
                 if bad is not None:
-                    reached.append(Judged((bad[0],), (), bad_loss=True))
+                    reached.append(StepEvidence((bad[0],), (), bad_loss=True))
                     guard.here.raised = error if fault.raised and fault.raised.names_it else None
             if onward is not None and onward.first is not None and not (failed and fault.decision is not None):
                 reached.append(onward.first)
@@ -248,17 +256,17 @@ def replay(
                 why = f"it {refused[0].what} at {os.path.basename(file)}:{number}"
     finally:
         with ExitStack() as last:
-            last.callback(_leave, guard, losses, inside=inside)
+            last.callback(_reset_guard, guard, losses, inside=inside)
             last.callback(restore, begun)
             last.callback(assign, moved)
-            last.callback(_surely, contents.put_back)
-            last.callback(_surely, gradients.put_back)
+            last.callback(_retry_once, contents.restore)
+            last.callback(_retry_once, gradients.restore)
             if scaler is not None:
-                last.callback(scaler.put_back)
-    return Outcome(reached[0]) if reached else Outcome(None, why)
+                last.callback(scaler.restore)
+    return ReplayOutcome(reached[0]) if reached else ReplayOutcome(None, why)
 
 
-def _surely(put_back: Callable[[], None]) -> None:
+def _retry_once(put_back: Callable[[], None]) -> None:
     """Put back what is the program's, if need be a second time."""
     try:
         put_back()
@@ -267,12 +275,12 @@ def _surely(put_back: Callable[[], None]) -> None:
         raise
 
 
-def _seconds(way: Way) -> float:
+def _seconds(way: ReplayPlan) -> float:
     """How long a replay may take: the program has come from there to the step in a part of that."""
     return _AT_LEAST + _TIMES * (time.monotonic() - way.began)
 
 
-def _leave(guard: Guard, losses: Losses, *, inside: bool) -> None:
+def _reset_guard(guard: Guard, losses: Losses, *, inside: bool) -> None:
     """What the guard knew before a replay, it knows again."""
     here = guard.here
     here.losses, here.replaying, here.inside, here.arrive, here.fresh = losses, False, inside, None, []
@@ -288,11 +296,11 @@ FURTHER: Final = 10
 """So many steps are made after the one that was bad."""
 
 
-class Onward:
+class TrialSteps:
     """The steps of one trial, the bad one first; `seconds`: of processor time that the further ones may take."""
 
     def __init__(self, fault: Fault, seconds: float) -> None:
-        self.first: Judged | None = None
+        self.first: StepEvidence | None = None
         """What the step that was bad is made of now."""
         self.steps = 0
         """How many were made."""
@@ -315,15 +323,15 @@ class Onward:
         """Whether a step of an optimizer is one of them."""
         return self.first is not None or self._fault.decision is not None or optimizer is self._fault.optimizer
 
-    def before(self, optimizer: Any, losses: Losses, undo: Undo) -> bool:
+    def begin_step(self, optimizer: Any, losses: Losses, undo: UndoLog) -> bool:
         """A step is about to be made; whether it is to be made, too."""
-        judged = judge(optimizer, losses)
+        judged = gather_evidence(optimizer, losses)
         if self.first is None:
             self.first, self._began = judged, time.process_time()
             self.over = not judged.is_good
         elif judged.bad_loss or (judged.bad and not getattr(optimizer, "found_inf", None)):
             what = [*(["the loss"] if judged.bad_loss else []), *(["the gradients"] if judged.bad else [])]
-            self.ends(f"with it step {self._step(optimizer)} is bad: NaN or Inf in {' and '.join(what)}")
+            self.stop_at(f"with it step {self._step(optimizer)} is bad: NaN or Inf in {' and '.join(what)}")
         self.used = time.process_time() - self._began
         self.over = self.over or self.steps > FURTHER or (self.steps > 0 and self.used > self._seconds)
         if not self.over:
@@ -333,25 +341,25 @@ class Onward:
             self._bad_before = frozenset(id(state) for _, state in _states(optimizer) if not is_finite(state))
         return not self.over
 
-    def after(self, optimizer: Any) -> None:
+    def end_step(self, optimizer: Any) -> None:
         """A step has been made."""
         state = next((n for n, s in _states(optimizer) if id(s) not in self._bad_before and not is_finite(s)), None)
-        if spoilt_of(optimizer):
-            self.ends(f"with it step {self._step(optimizer)} leaves NaN or Inf in the weights")
+        if bad_parameters(optimizer):
+            self.stop_at(f"with it step {self._step(optimizer)} leaves NaN or Inf in the weights")
         elif state is not None:
-            self.ends(f"with it step {self._step(optimizer)} leaves NaN or Inf in {state} of the optimizer")
+            self.stop_at(f"with it step {self._step(optimizer)} leaves NaN or Inf in {state} of the optimizer")
         self.steps += 1
         self._made[id(optimizer)] += 1
         self.used = time.process_time() - self._began
 
-    def ends(self, bad: str) -> None:
+    def stop_at(self, bad: str) -> None:
         """Something is bad."""
         self.bad, self.over = bad, True
 
-    def decides(self) -> None:
+    def stop_at_decision(self) -> None:
         """The program has decided on a number that is NaN or Inf."""
         step = self._fault.step + max(self._made.values(), default=0)
-        self.ends(f"with it step {step} is bad: the program decides on a number that is NaN or Inf")
+        self.stop_at(f"with it step {step} is bad: the program decides on a number that is NaN or Inf")
 
     def _step(self, optimizer: Any) -> int:
         return self._fault.step + self._made[id(optimizer)]

@@ -12,7 +12,7 @@ from whynan.capture.torch.names import Names
 from whynan.capture.torch.provenance.operands import dtype_name
 from whynan.capture.torch.silent.detectors import DamageLog
 from whynan.capture.torch.silent.optimizer_updates import STEEP, OptimizerStep, rate_of
-from whynan.capture.torch.sinks.gradients import Fault, judge
+from whynan.capture.torch.sinks.gradients import Fault, gather_evidence
 from whynan.capture.torch.sites import Sites
 from whynan.traces import Event
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.silent.optimizer_updates import Detection, Weight
     from whynan.capture.torch.sinks.gradients import Losses
-    from whynan.training.read_back import Reading
+    from whynan.training.read_back import StepStatistics
 
 FIRST: Final = 32
 """The first step that is looked at for weights that do not move; then the one at twice its number, and so on."""
@@ -56,7 +56,7 @@ class WatchDetectors:
     def clip(self, norm: Any) -> None:
         """The program is about to clip its gradients by this norm, which is not read."""
         if self._gradients and isinstance(norm, torch.Tensor) and norm.numel() == 1 and local(norm) is norm:
-            self._norm = norm.detach(), self._sites.here(2)
+            self._norm = norm.detach(), self._sites.current_site(2)
 
     def take_norm(self) -> tuple[Tensor, int] | None:
         """By which norm, and where, the gradients of the step were clipped that is about to be made."""
@@ -64,7 +64,7 @@ class WatchDetectors:
         return norm
 
     def consume(
-        self, optimizer: Any, number: int, reading: Reading, clipped: tuple[Tensor, int] | None, losses: Losses
+        self, optimizer: Any, number: int, reading: StepStatistics, clipped: tuple[Tensor, int] | None, losses: Losses
     ) -> None:
         """A step is about to be made of gradients of which this was read."""
         norm = reading.norm
@@ -76,14 +76,14 @@ class WatchDetectors:
         if 0 < norm <= STEEP:
             return
         step = OptimizerStep(optimizer, self.names)
-        self._keep(step.steep(), number, self._sites.here())
+        self._keep(step.steep(), number, self._sites.current_site())
         if not step.is_zero:
             return
         self._zero.add(id(optimizer))
         if clipped is not None and math.isinf(float(clipped[0])):
             self._keep(step.zeroed(dtype_name(clipped[0].dtype)), number, clipped[1])
         elif not known and self._looks and any(reading.losses):
-            self._doubted = Fault(optimizer, number, judge(optimizer, losses))
+            self._doubted = Fault(optimizer, number, gather_evidence(optimizer, losses))
 
     def look(self) -> None:
         """Have a step looked into that is about to be made, if there is doubt about it."""
@@ -110,7 +110,7 @@ class WatchDetectors:
         with torch.no_grad():
             for weight in [w for w in step.weights.values() if w.is_unmoved]:
                 step.change(weight.parameter, _update(optimizer, weight))
-            self._keep(step.stalled(number), number, self._sites.here())
+            self._keep(step.stalled(number), number, self._sites.current_site())
 
     def forget(self) -> None:
         """Hold on to nothing of the program's."""

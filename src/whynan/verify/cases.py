@@ -48,11 +48,11 @@ class TestedProgram(Protocol):
         """What it gives for some arguments, and their gradients; raises what it raises."""
         ...
 
-    def exact(self, arguments: Mapping[str, Any], needs_grad: frozenset[str] = frozenset()) -> Program:
+    def oracle_program(self, arguments: Mapping[str, Any], needs_grad: frozenset[str] = frozenset()) -> Program:
         """What it computes for these arguments, step by step, for the oracle; raises ``UnknowableError``."""
         ...
 
-    def smaller(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
+    def shrink_case(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
         """A large case cut down to some of the elements in question; None where that cannot be done."""
         ...
 
@@ -119,7 +119,7 @@ def cases_of(original: TestedProgram, sample: Sample, seed: int) -> Iterator[Cas
     yield _case(original, sample, tuple(_random(o, draw) for o in outputs), given=False)
 
 
-def sized(cases: Sequence[Case], dtype: str) -> list[Case]:
+def with_gradient_scale(cases: Sequence[Case], dtype: str) -> list[Case]:
     """The cases, told how large gradients are in their dtype: nine of ten elements of the run's own are not larger.
 
     ``dtype`` is the run's.
@@ -200,7 +200,7 @@ _KEPT: Final = (6, 7)
 """Of larger ones, so many places where the two differ are kept, and so many in all."""
 
 
-def cut_down(original: TestedProgram, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
+def shrink_dimensions(original: TestedProgram, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
     """The case with few places of each large dimension, dimensions of one size alike; bad and differing ones first.
 
     None where the original does not take it so.
@@ -208,9 +208,9 @@ def cut_down(original: TestedProgram, case: Case, new: Mapping[str, Any], seed: 
     tensors = tensors_in(case.sample.arguments)
     sizes = {n for t in tensors.values() for n in t.shape if n > _LARGE}
     places = {n: _places(n, case, new) for n in sizes}
-    small = {name: _taken(t, places) for name, t in tensors.items()}
+    small = {name: _select_places(t, places) for name, t in tensors.items()}
     behind = case.cotangents if case.given and case.cotangents else None
-    cotangent = None if behind is None else tuple(None if c is None else _taken(c, places) for c in behind)
+    cotangent = None if behind is None else tuple(None if c is None else _select_places(c, places) for c in behind)
     sample = replace(case.sample, arguments=with_tensors(case.sample.arguments, small), cotangent=cotangent)
     try:
         found = next(iter(cases_of(original, sample, seed)), None)
@@ -229,14 +229,14 @@ def _places(size: int, case: Case, new: Mapping[str, Any]) -> Any:
                     there = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
                     found += there[:: max(1, len(there) // _EACH)][:_EACH].tolist()
     for tensor in tensors_in(case.sample.arguments).values():
-        greatest += _outstanding(tensor, size)
+        greatest += _extreme_places(tensor, size)
     # what is bad may be so for the greatest of its row; and some that nothing is known of: what is healthy stays
     chosen = [each for of in (bad, greatest, other) for each in [*dict.fromkeys(of)][:_EACH]]
     chosen = [*[*dict.fromkeys([*chosen, *bad])][: _KEPT[0]], *range(size)]
     return np.array(sorted([*dict.fromkeys(chosen)][: _KEPT[1]]))
 
 
-def _outstanding(tensor: Any, size: int) -> list[int]:
+def _extreme_places(tensor: Any, size: int) -> list[int]:
     """Where along a dimension of a size a tensor has its greatest and least number."""
     if not is_float(tensor) or size not in tensor.shape or not size_of(tensor):
         return []
@@ -245,7 +245,7 @@ def _outstanding(tensor: Any, size: int) -> list[int]:
     return [int(np.unravel_index(int(f(array)), array.shape)[axis]) for f in (np.argmax, np.argmin)]
 
 
-def _taken(tensor: Any, places: Mapping[int, Any]) -> Any:
+def _select_places(tensor: Any, places: Mapping[int, Any]) -> Any:
     found = array_of(tensor)
     for axis, size in enumerate(tensor.shape):
         if size in places:

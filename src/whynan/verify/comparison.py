@@ -191,7 +191,7 @@ class Healthy:
     usual: float
 
     @classmethod
-    def of(cls, arrays: Sequence[Array]) -> Healthy | None:
+    def from_arrays(cls, arrays: Sequence[Array]) -> Healthy | None:
         """Those of some arrays; None where nothing is healthy in them."""
         finite = [np.abs(array[np.isfinite(array)]) for array in arrays]
         every = np.concatenate(finite) if finite else np.zeros(0)
@@ -262,7 +262,7 @@ def made_up_size(
     return most if nearest is None else np.where(np.isnan(nearest), most, _WIDER * nearest)
 
 
-def off_the_limit(old: Array, new: Array, around: Sequence[Array], healthy: Healthy | None) -> Objection | None:
+def limit_objection(old: Array, new: Array, around: Sequence[Array], healthy: Healthy | None) -> Objection | None:
     """The first element that was bad and is a number now, but not the one that the values around it come to."""
     if len(around) < 2:
         return None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _NAME: Final = "_formula"
 
 
-def compiled(formula: Formula, namespace: Mapping[str, Any] = {}) -> Callable[..., Any]:
+def compile_formula(formula: Formula, namespace: Mapping[str, Any] = {}) -> Callable[..., Any]:
     """The formula as a function of its parameters, given by keyword; it returns what the body returns.
 
     The body sees ``torch``, ``math`` and the builtins, above these ``namespace`` (the globals of the file that it was
@@ -59,7 +59,7 @@ def compiled(formula: Formula, namespace: Mapping[str, Any] = {}) -> Callable[..
 _LONGEST: Final = 32
 
 
-def lifted(
+def lift_expressions(
     original: Formula, repaired: Formula, known: Collection[str], foreign: Collection[str] = ()
 ) -> tuple[Formula, Formula] | None:
     """Two formulas that read only what is known, in place of two that do not.

@@ -41,7 +41,7 @@ class Memory:
     version: int = 0
     names: dict[tuple[Layout, bool], Name] = field(default_factory=dict[tuple[Layout, bool], Name])
 
-    def called(self, layout: Layout, needs_grad: bool) -> Name | None:
+    def find_alias(self, layout: Layout, needs_grad: bool) -> Name | None:
         """What a view was called when it was made; detached and attached aliases of one layout are told apart."""
         other = self.names.get((layout, not needs_grad))
         found = self.names.get((layout, needs_grad))

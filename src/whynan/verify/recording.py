@@ -26,7 +26,7 @@ _VALUELESS: Final = ("_like", "lift_fresh_copy")
 _MOVED: Final = frozenset(("aten::set_", "aten::resize_", "aten::resize_as_"))
 
 
-def recorded(
+def record_program(
     function: Callable[..., Any], arguments: Mapping[str, Any], *, needs_grad: frozenset[str] = frozenset()
 ) -> Program:
     """The forward of ``function`` as it ran on ``arguments``, by name; tensors in tuples and lists are ``xs[0]``.
@@ -133,7 +133,7 @@ class _Recorder(TorchDispatchMode):
                 raise UnrecordableError(str(func))
             self._write(bound[written[0]], self._written_value(func, bound, kept, written[0]))
             return
-        if _valueless(func, kept):
+        if _is_value_free(func, kept):
             for each in outs:
                 self._remember(each, self._constant(each))
             return
@@ -173,15 +173,15 @@ class _Recorder(TorchDispatchMode):
         shape, kind = tuple(target.shape), dtype_name(target)
         if self.shapes[name] != shape:
             arguments = {"self": Ref(name), "size": list(shape), "implicit": False}
-            name = self._say("aten.expand.default", arguments, self.dtypes[name], shape)
+            name = self._append_step("aten.expand.default", arguments, self.dtypes[name], shape)
         if self.dtypes[name] != kind:
-            name = self._say("aten._to_copy.default", {"self": Ref(name), "dtype": kind}, kind, shape)
+            name = self._append_step("aten._to_copy.default", {"self": Ref(name), "dtype": kind}, kind, shape)
         return name
 
     def _write(self, tensor: Tensor, name: str) -> None:
         """Let the memory of a tensor hold what ``name`` is, in all its views."""
         layout, memory = layout_of(tensor), self._memories[tensor.untyped_storage()._cdata]
-        known = memory.called(layout, tensor.requires_grad)
+        known = memory.find_alias(layout, tensor.requires_grad)
         whole = layout == memory.layout
         apart = not torch.is_grad_enabled() or (known is not None and known.detached)
         if apart and memory.root in self._moving:
@@ -195,7 +195,7 @@ class _Recorder(TorchDispatchMode):
             values = self._reshaped(name, (-1,))
             arguments = {"self": Ref(flat), "indices": [Ref(index)], "values": Ref(values), "accumulate": False}
             shape = self.shapes[flat]
-            put = self._say("aten.index_put.default", arguments, self.dtypes[flat], shape)
+            put = self._append_step("aten.index_put.default", arguments, self.dtypes[flat], shape)
             memory.root = self._reshaped(put, memory.layout.shape)
         memory.version += 1
         memory.names = {k: v for k, v in memory.names.items() if v.detached}
@@ -206,9 +206,9 @@ class _Recorder(TorchDispatchMode):
         """The values of ``name``, and the gradient of what they overwrite: a write that autograd does not see."""
         old = self.name_of(tensor)
         kind, shape = self.dtypes[old], self.shapes[old]
-        apart = self._say("aten.sub.Tensor", {"self": Ref(name), "other": Ref(old), "alpha": 1}, kind, shape)
+        apart = self._append_step("aten.sub.Tensor", {"self": Ref(name), "other": Ref(old), "alpha": 1}, kind, shape)
         step = self._detach(apart)
-        return self._say("aten.add.Tensor", {"self": Ref(old), "other": Ref(step), "alpha": 1}, kind, shape)
+        return self._append_step("aten.add.Tensor", {"self": Ref(old), "other": Ref(step), "alpha": 1}, kind, shape)
 
     def name_of(self, tensor: Tensor) -> str:
         """What a tensor is called now; what is not known is a constant."""
@@ -218,7 +218,7 @@ class _Recorder(TorchDispatchMode):
             name = self._constant(tensor)
             self._remember(tensor, name)
             return name
-        known = memory.called(layout, tensor.requires_grad)
+        known = memory.find_alias(layout, tensor.requires_grad)
         if known is not None and known.version == memory.version:
             return known.name
         if layout == memory.layout:
@@ -229,7 +229,7 @@ class _Recorder(TorchDispatchMode):
             index = self._made_constant(memory.positions(layout))
             flat = self._reshaped(memory.root, (-1,))
             shape = (tensor.numel(),)
-            chosen = self._say(
+            chosen = self._append_step(
                 "aten.index.Tensor", {"self": Ref(flat), "indices": [Ref(index)]}, self.dtypes[flat], shape
             )
             name = self._reshaped(chosen, layout.shape)
@@ -242,7 +242,7 @@ class _Recorder(TorchDispatchMode):
         """Whether the tensor that an operation may make a view of is a detached alias."""
         first = next((v for v in bound.values() if isinstance(v, torch.Tensor)), None)
         memory = None if first is None else self._memories.get(first.untyped_storage()._cdata)
-        known = None if memory is None or first is None else memory.called(layout_of(first), first.requires_grad)
+        known = None if memory is None or first is None else memory.find_alias(layout_of(first), first.requires_grad)
         return known is not None and known.detached
 
     def _remember(self, tensor: Tensor, name: str, *, detached: bool = False) -> None:
@@ -268,7 +268,7 @@ class _Recorder(TorchDispatchMode):
         return None
 
     def _detach(self, name: str) -> str:
-        return self._say("aten.detach.default", {"self": Ref(name)}, self.dtypes[name], self.shapes[name])
+        return self._append_step("aten.detach.default", {"self": Ref(name)}, self.dtypes[name], self.shapes[name])
 
     def _reshaped(self, name: str, shape: tuple[int, ...]) -> str:
         held = self.shapes[name]
@@ -278,9 +278,9 @@ class _Recorder(TorchDispatchMode):
         for n in held:
             size *= n
         full = (size,) if shape == (-1,) else shape
-        return self._say("aten.view.default", {"self": Ref(name), "size": list(full)}, self.dtypes[name], full)
+        return self._append_step("aten.view.default", {"self": Ref(name), "size": list(full)}, self.dtypes[name], full)
 
-    def _say(self, op: str, arguments: dict[str, Any], dtype: str, shape: tuple[int, ...]) -> str:
+    def _append_step(self, op: str, arguments: dict[str, Any], dtype: str, shape: tuple[int, ...]) -> str:
         """One more step, of which torch did not run any."""
         name = f"v{len(self.dtypes)}"
         self.dtypes[name], self.shapes[name] = dtype, shape
@@ -338,7 +338,7 @@ def _functional(base: str, overload: str) -> str:
     raise UnrecordableError(f"aten.{base}_.{overload}")
 
 
-def _valueless(func: Any, kept: dict[str, Any]) -> bool:
+def _is_value_free(func: Any, kept: dict[str, Any]) -> bool:
     """Whether an operation's result depends on no number that it is given: zeros, random numbers, a draw."""
     base = _base(func)
     drawn = torch.Tag.nondeterministic_seeded in func.tags

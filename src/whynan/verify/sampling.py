@@ -246,18 +246,18 @@ def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], d
             places = draw.permutation(size_of(tensor))
             fresh[name] = tensor_of(array_of(tensor).reshape(-1)[places].reshape(shape), tensor)
         else:
-            values = make(_Wanted(draw, shape, dtype_name(tensor), domain))
-            fresh[name] = _fitting(domain.within(values, dtype_name(tensor)), tensor)
+            values = make(_SampleSpec(draw, shape, dtype_name(tensor), domain))
+            fresh[name] = _clip_to_dtype(domain.within(values, dtype_name(tensor)), tensor)
     return replace(model, title=title, arguments=with_tensors(model.arguments, fresh), cotangent=None)
 
 
-def _fitting(values: Any, like: Any) -> Any:
+def _clip_to_dtype(values: Any, like: Any) -> Any:
     """Values within the range of the dtype of a tensor, which rounding may not leave."""
     largest = format_of(dtype_name(like)).max
     return tensor_of(np.where(np.isinf(values), values, np.clip(values, -largest, largest)), like)
 
 
-class _Wanted(NamedTuple):
+class _SampleSpec(NamedTuple):
     """What a tensor is to be filled for: its shape, its dtype, and what its values were in the run."""
 
     draw: Generator
@@ -266,48 +266,48 @@ class _Wanted(NamedTuple):
     domain: Domain
 
 
-def _perturbed(wanted: _Wanted) -> Any:
+def _perturbed(wanted: _SampleSpec) -> Any:
     chosen = wanted.draw.choice(wanted.domain.values, wanted.shape)
     chosen *= 1 + 0.1 * wanted.draw.standard_normal(wanted.shape)
     return chosen + 0.1 * _ordinary(wanted)
 
 
-def _resampled(wanted: _Wanted) -> Any:
+def _resampled(wanted: _SampleSpec) -> Any:
     return wanted.draw.choice(wanted.domain.all, wanted.shape)
 
 
-def _ordinary(wanted: _Wanted) -> Any:
+def _ordinary(wanted: _SampleSpec) -> Any:
     return wanted.domain.scale * wanted.draw.standard_normal(wanted.shape)
 
 
-def _sprinkled(wanted: _Wanted) -> Any:
+def _sprinkled(wanted: _SampleSpec) -> Any:
     rare = wanted.draw.random(wanted.shape) < 0.15
     return np.where(rare, wanted.draw.choice(_specials(wanted.dtype), wanted.shape), _ordinary(wanted))
 
 
-def _moderate(wanted: _Wanted) -> Any:
+def _moderate(wanted: _SampleSpec) -> Any:
     return _signs(wanted.draw, wanted.shape) * 10.0 ** wanted.draw.uniform(-2, 2.5, wanted.shape)
 
 
-def _far_apart(wanted: _Wanted) -> Any:
+def _far_apart(wanted: _SampleSpec) -> Any:
     return _signs(wanted.draw, wanted.shape) * 2.0 ** _exponents(wanted.draw, wanted.shape, wanted.dtype)
 
 
-def _row_scaled(wanted: _Wanted) -> Any:
+def _row_scaled(wanted: _SampleSpec) -> Any:
     return wanted.draw.standard_normal(wanted.shape) * 2.0 ** _exponents(
         wanted.draw, (*wanted.shape[:-1], 1) if wanted.shape else (), wanted.dtype
     )
 
 
-def _scaled(wanted: _Wanted) -> Any:
+def _scaled(wanted: _SampleSpec) -> Any:
     return wanted.draw.standard_normal(wanted.shape) * 2.0 ** _exponents(wanted.draw, (), wanted.dtype)
 
 
-def _limits(wanted: _Wanted) -> Any:
+def _limits(wanted: _SampleSpec) -> Any:
     return np.resize(wanted.draw.permutation(_specials(wanted.dtype)), wanted.shape)
 
 
-def _ties(wanted: _Wanted) -> Any:
+def _ties(wanted: _SampleSpec) -> Any:
     rows = wanted.draw.choice(
         np.concatenate([_specials(wanted.dtype), wanted.domain.values[:8]]),
         (*wanted.shape[:-1], 1) if wanted.shape else (),
@@ -315,7 +315,7 @@ def _ties(wanted: _Wanted) -> Any:
     return np.broadcast_to(rows, wanted.shape).copy()
 
 
-def _near_one(wanted: _Wanted) -> Any:
+def _near_one(wanted: _SampleSpec) -> Any:
     eps = format_of(wanted.dtype).eps
     return _signs(wanted.draw, wanted.shape) * (
         1 + _signs(wanted.draw, wanted.shape) * eps * 2.0 ** wanted.draw.integers(-1, 12, wanted.shape)

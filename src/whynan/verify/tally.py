@@ -127,7 +127,7 @@ class Ledger:
         self.off = max(self.off, float(error.max()) if error.size else 0.0)
 
     @property
-    def moved(self) -> float:
+    def max_relative_change(self) -> float:
         """The largest relative change of a worse element; relative to it, or to what such elements are as a rule.
 
         Elements with a bad gradient are left out: a mend has to move them.

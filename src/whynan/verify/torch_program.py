@@ -14,9 +14,9 @@ import numpy as np
 import torch
 
 from whynan.verify.arrays import OtherKindError, Outcome, dtype_name, kind_of, tensors_in, with_tensors
-from whynan.verify.cases import cut_down
+from whynan.verify.cases import shrink_dimensions
 from whynan.verify.memory import UnrecordableError
-from whynan.verify.recording import recorded
+from whynan.verify.recording import record_program
 from whynan.verify.truth import UnknowableError
 
 if TYPE_CHECKING:
@@ -44,19 +44,19 @@ class TorchProgram:
         """The outputs and the gradients of inputs; see :func:`outcome`."""
         return outcome(self.function, arguments, needs_grad, cotangents)
 
-    def exact(self, arguments: Mapping[str, Any], needs_grad: frozenset[str] = frozenset()) -> Program:
+    def oracle_program(self, arguments: Mapping[str, Any], needs_grad: frozenset[str] = frozenset()) -> Program:
         """What the function does on these arguments, for the oracle; raises ``UnknowableError``."""
         if any(tensor.is_complex() for tensor in tensors_in(arguments).values()):
             raise UnknowableError("complex numbers")
         try:
-            with undisturbed():
-                return recorded(self.function, arguments, needs_grad=needs_grad)
+            with isolated_random_state():
+                return record_program(self.function, arguments, needs_grad=needs_grad)
         except UnrecordableError as error:
             raise UnknowableError(str(error)) from error
 
-    def smaller(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
+    def shrink_case(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
         """A large case cut down to where original and repaired differ; None where the function does not take it so."""
-        return cut_down(self, case, new, seed)
+        return shrink_dimensions(self, case, new, seed)
 
 
 def outcome(
@@ -74,7 +74,7 @@ def outcome(
         name: tensor.detach().clone().requires_grad_(name in needs_grad)
         for name, tensor in tensors_in(arguments).items()
     }
-    with undisturbed(), torch.enable_grad():
+    with isolated_random_state(), torch.enable_grad():
         # a function may write to its inputs, which autograd refuses of leaves
         fresh = {n: t.clone() if t.requires_grad else t for n, t in leaves.items()}
         returned = function(**with_tensors(arguments, fresh))
@@ -112,7 +112,7 @@ def _gradients(
 
 
 @contextmanager
-def undisturbed() -> Generator[None]:
+def isolated_random_state() -> Generator[None]:
     """Random states put back after, and begun anew; what a function warns of on made inputs is not the user's."""
     # where the program has not begun CUDA, nothing of it does
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []

@@ -43,8 +43,8 @@ def truths(original: TestedProgram, case: Case, new: Mapping[str, Any], *, bits:
 
     The noise of the original is asked for only where it can decide: where the repaired is further from the truth.
     """
-    program = original.exact(case.sample.arguments, case.sample.needs_grad)
-    inputs, behind = _inputs(case), _behind(program, case)
+    program = original.oracle_program(case.sample.arguments, case.sample.needs_grad)
+    inputs, behind = _inputs(case), _cotangents_by_name(program, case)
     few = _BITS.get(case.sample.dtype, _FEW)
     with _unsupported():
         found = exact(program, inputs, behind, bits=few, most_bits=max(bits, few))
@@ -56,7 +56,7 @@ def truths(original: TestedProgram, case: Case, new: Mapping[str, Any], *, bits:
         told = {name: _noisy(name, truth, noise[name]) for name, truth in told.items()}
         if not _needs_noise(case, new, told, gradients=True):
             return told
-        other = _by_array(program, case, *_floors(program, inputs, _signed(behind)))
+        other = _by_array(program, case, *_floors(program, inputs, _with_random_signs(behind)))
     return {name: replace(truth, noise=np.fmax(truth.noise, other[name])) for name, truth in told.items()}
 
 
@@ -84,7 +84,7 @@ def nearby_truths(original: TestedProgram, case: Case, *, bits: int) -> Iterator
 def takes_logarithms(original: TestedProgram, case: Case) -> bool:
     """Whether a logarithm is among what the original computes, as far as that is known."""
     try:
-        program = original.exact(case.sample.arguments)
+        program = original.oracle_program(case.sample.arguments)
     except UnknowableError:
         return False
     return any(step.op.lower().removeprefix("aten.").startswith(_LOGARITHMS) for step in program.steps)
@@ -96,7 +96,7 @@ def nearest_values(original: TestedProgram, case: Case) -> dict[str, Any]:
     What is out of a domain by its own rounding alone is in it with a rounding that is some units larger: there is its
     value, of so many as there may be the one of the largest magnitude. Raises ``UnknowableError``.
     """
-    program, inputs = original.exact(case.sample.arguments), _inputs(case)
+    program, inputs = original.oracle_program(case.sample.arguments), _inputs(case)
     found: dict[str, Any] = {}
     with _unsupported():
         for scale in _WORSE:
@@ -140,7 +140,7 @@ def _moved_truths(
     original: TestedProgram, case: Case, moved: Iterable[Mapping[str, Any]], bits: int
 ) -> Iterator[dict[str, Truth]]:
     """The exact outputs of a case on other inputs."""
-    few, program = _BITS.get(case.sample.dtype, _FEW), original.exact(case.sample.arguments)
+    few, program = _BITS.get(case.sample.dtype, _FEW), original.oracle_program(case.sample.arguments)
     with _unsupported():
         for inputs in moved:
             found = exact(program, inputs, {}, bits=few, most_bits=max(bits, few))
@@ -165,7 +165,7 @@ def _floors(program: Program, inputs: Mapping[str, Any], behind: Mapping[str, An
     return floor.outputs, floor.gradients
 
 
-def _signed(behind: Mapping[str, Any]) -> dict[str, Any]:
+def _with_random_signs(behind: Mapping[str, Any]) -> dict[str, Any]:
     """Gradients from behind of the same sizes and other signs.
 
     A gradient is a sum of terms, one for each output. Where these cancel, as those of a softmax for gradients that are
@@ -176,7 +176,7 @@ def _signed(behind: Mapping[str, Any]) -> dict[str, Any]:
     return {name: np.asarray(g) * draw.choice([-1.0, 1.0], np.shape(g)) for name, g in behind.items()}
 
 
-def _behind(program: Program, case: Case) -> dict[str, Any]:
+def _cotangents_by_name(program: Program, case: Case) -> dict[str, Any]:
     """The gradients from behind by the program's names; one output that is returned twice has the sum of both."""
     found: dict[str, Any] = {}
     for name, cotangent in zip(program.outputs, case.cotangents, strict=False):

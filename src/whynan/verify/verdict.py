@@ -12,8 +12,8 @@ import numpy as np
 from whynan.records.report import FixVerdict
 from whynan.verify import wording
 from whynan.verify.arrays import OtherKindError, array_of, size_of, tensors_in
-from whynan.verify.cases import Case, cases_of, changes_healthy, is_disputed, repaired_arrays, sized
-from whynan.verify.comparison import Healthy, is_far, made_up_size, objection, off_the_limit
+from whynan.verify.cases import Case, cases_of, changes_healthy, is_disputed, repaired_arrays, with_gradient_scale
+from whynan.verify.comparison import Healthy, is_far, limit_objection, made_up_size, objection
 from whynan.verify.sampling import Sample, captured_samples, fresh_samples, grown_samples
 from whynan.verify.tally import Ledger
 from whynan.verify.truth import UnknowableError, nearby_truths, nearest_values, takes_logarithms, truths, values_around
@@ -71,9 +71,9 @@ def judge(
     asked = Question(kind, seed, rounded=rounded)
     judgement = Judgement(TorchProgram(original), TorchProgram(repaired), asked)
     try:
-        return judgement.verdict(captured_samples(_last(captured)))
+        return judgement.verdict(captured_samples(_latest_visits(captured)))
     except RejectedError as reason:
-        return judgement.told("rejected", str(reason))
+        return judgement.fix_verdict("rejected", str(reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,45 +115,49 @@ class Judgement:
         """The verdict on what was captured and on fresh inputs; raises the reason where it is rejected."""
         cases, why = self._cases(samples)
         if not cases:
-            return self.told("unverified", f"the original could not be run again: {why or 'nothing was captured'}")
+            return self.fix_verdict(
+                "unverified", f"the original could not be run again: {why or 'nothing was captured'}"
+            )
         if not any(case.old for case in cases):
-            return self.told("unverified", "it gives no floating-point number that could be judged")
+            return self.fix_verdict("unverified", "it gives no floating-point number that could be judged")
         fresh = fresh_samples(samples, self.seed, self._accepts, self.original.dtypes)
-        every = self._begin(cases, self._cases(fresh)[0])
+        every = self._prepare_cases(cases, self._cases(fresh)[0])
         for case in every[: len(cases)]:
-            self._captured(case)
+            self._check_captured(case)
         if self.silent and not self.far_off:
-            return self.told("unverified", "what was captured does not fail by itself")
+            return self.fix_verdict("unverified", "what was captured does not fail by itself")
         self._settle()
-        self._fresh(every[len(cases) :])
+        self._check_fresh(every[len(cases) :])
         self._settle()
         values = {name for case in cases for name in case.old if name.isdecimal()}
         if values - self.near.arrays:
-            self._fresh(sized(self._cases(grown_samples(samples, self.seed, self._accepts))[0], self.dtype))
+            self._check_fresh(
+                with_gradient_scale(self._cases(grown_samples(samples, self.seed, self._accepts))[0], self.dtype)
+            )
             self._settle()
             if values - self.near.arrays - self.far.arrays:
-                return self.told("unverified", "nothing healthy is known that it could be compared on")
-        return self._held()
+                return self.fix_verdict("unverified", "nothing healthy is known that it could be compared on")
+        return self._final_verdict()
 
     def look_at_captured(self, samples: list[Sample]) -> None:
         """Raises the reason where what was captured speaks against the fix; what is healthy there is not asked for."""
         cases, _ = self._cases(samples)
-        for case in self._begin(cases, []) if cases else ():
-            self._captured(case)
+        for case in self._prepare_cases(cases, []) if cases else ():
+            self._check_captured(case)
         if self.near.made_up is not None:
-            raise RejectedError(wording.invented(self.near.made_up))
+            raise RejectedError(wording.invented_value_text(self.near.made_up))
 
-    def _begin(self, cases: list[Case], fresh: list[Case]) -> list[Case]:
+    def _prepare_cases(self, cases: list[Case], fresh: list[Case]) -> list[Case]:
         """The cases with what is known of all of them, those that fail first."""
         fails = any(case.fails for case in cases if case.given)
         self.silent = not fails if self.asked.silent is None else self.asked.silent
         self.dtype = cases[0].sample.dtype
         for name in {name for case in cases for name in case.old if name.isdecimal()}:
-            healthy = Healthy.of([case.old[name][0] for case in cases if name in case.old])
+            healthy = Healthy.from_arrays([case.old[name][0] for case in cases if name in case.old])
             self.healthy |= {} if healthy is None else {name: healthy}
-        return sized([*sorted(cases, key=lambda c: not c.fails), *fresh], self.dtype)
+        return with_gradient_scale([*sorted(cases, key=lambda c: not c.fails), *fresh], self.dtype)
 
-    def told(self, status: Any, why: str) -> FixVerdict:
+    def fix_verdict(self, status: Any, why: str) -> FixVerdict:
         """A verdict with what was counted so far."""
         near, far = self.near, self.far
         healthy = near.healthy + far.healthy
@@ -175,15 +179,15 @@ class Judgement:
             try:
                 found += cases_of(self.original, sample, self.seed)
             except Exception as error:
-                why = _said(error)
+                why = _error_text(error)
         return found, why
 
-    def _captured(self, case: Case) -> None:
-        new = self._repaired(case)
+    def _check_captured(self, case: Case) -> None:
+        new = self._run_repaired(case)
         if (case.fails or self.silent) and case.given and self.asked.cures:
-            self._cured(case, new)
+            self._check_cured(case, new)
         small = case
-        if _size(case) > _MOST and self._asks(case, new):
+        if _size(case) > _MOST and self._needs_truth(case, new):
             cut = self._cut(case, new)
             if cut is None:
                 self.missing = "inputs as large as the captured ones"
@@ -191,16 +195,16 @@ class Judgement:
                 return
             if cut is not case:
                 self.near.add(case, new, None, strict=self.strict and not self.silent, judged=False)
-                small, new = cut, self._repaired(cut)
+                small, new = cut, self._run_repaired(cut)
         known = self._weigh(small, new, self.near)
         if known is not None and case.given:
-            self._sensible(small, new, known)
+            self._check_plausible(small, new, known)
         if self.rounded and case.given and self.unknown is None:
-            self._look_nearby(small, new)
+            self._check_rounded_inputs(small, new)
         if self.silent and case.given and known is not None:
-            self._near_the_truth(small, new, known)
+            self._check_accuracy(small, new, known)
 
-    def _sensible(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
+    def _check_plausible(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
         """Raises where a number stands that makes no sense as one, though no exact one can be told against it."""
         around: dict[str, list[Any]] | None = None
         values = [(name, old) for name, (old, _) in case.old.items() if name.isdecimal()]
@@ -216,9 +220,9 @@ class Judgement:
             if found is None and made_up.any():
                 if around is None:
                     around = self._values(values_around, case, bits=_BITS[case.sample.nature])
-                found = off_the_limit(np.where(made_up, old, 0.0), new[name], around.get(name, []), healthy)
+                found = limit_objection(np.where(made_up, old, 0.0), new[name], around.get(name, []), healthy)
             if found is not None:
-                raise RejectedError(wording.senseless(name, found))
+                raise RejectedError(wording.implausible_value_text(name, found))
 
     def _values(self, ask: Callable[..., dict[str, Any]], case: Case, **given: Any) -> dict[str, Any]:
         """What the oracle knows of a case; nothing where it lacks an operation."""
@@ -229,12 +233,12 @@ class Judgement:
 
     def _cut(self, case: Case, new: Mapping[str, Any]) -> Case | None:
         """A large case cut down, if it still fails then; else as it is, where it is not too large for the oracle."""
-        cut = self.original.smaller(case, new, self.seed)
+        cut = self.original.shrink_case(case, new, self.seed)
         if cut is not None and (cut.fails or not case.fails):
             return cut
         return case if _size(case) <= _MOST_WHOLE else None
 
-    def _near_the_truth(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
+    def _check_accuracy(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
         """Raises where a captured value that was finite and far from the exact one is as far from it still."""
         for name, (old, dtype) in case.old.items():
             usual = case.usual.get(name, 0.0)
@@ -244,9 +248,9 @@ class Judgement:
             if still.any():
                 place = int(np.argmax(still))
                 value, exact = float(new[name].reshape(-1)[place]), float(known[name].values.reshape(-1)[place])
-                raise RejectedError(wording.still_wrong(name, int(still.sum()), still.size, value, exact))
+                raise RejectedError(wording.inaccurate_text(name, int(still.sum()), still.size, value, exact))
 
-    def _look_nearby(self, case: Case, new: Mapping[str, Any]) -> None:
+    def _check_rounded_inputs(self, case: Case, new: Mapping[str, Any]) -> None:
         """Note where what was bad is a number now that is not the exact one of what was rounded to the input."""
         try:
             for known in nearby_truths(self.original, case, bits=_BITS[case.sample.nature]):
@@ -262,7 +266,7 @@ class Judgement:
         except UnknowableError as what:
             self.missing = str(what)
 
-    def _cured(self, case: Case, new: Mapping[str, Any]) -> None:
+    def _check_cured(self, case: Case, new: Mapping[str, Any]) -> None:
         """Raises where the failing input still fails; an Inf that an infinite input must give is none."""
         entered = any(not np.isfinite(array_of(t)).all() for t in tensors_in(case.sample.arguments).values())
         for name, (old, _) in case.old.items():
@@ -276,18 +280,18 @@ class Judgement:
                 self.backward = finite and self.backward is not False
             if not finite and not self.silent:
                 value = float(new[name][bad][0])
-                raise RejectedError(wording.uncured(name, int(bad.sum()), bad.size, value))
+                raise RejectedError(wording.uncured_text(name, int(bad.sum()), bad.size, value))
 
-    def _fresh(self, cases: Sequence[Case]) -> None:
+    def _check_fresh(self, cases: Sequence[Case]) -> None:
         pairs: list[tuple[Case, dict[str, Any]]] = []
         for case in cases:
             try:
-                pairs.append((case, self._repaired(case)))
+                pairs.append((case, self._run_repaired(case)))
             except RejectedError:
                 # in another dtype than the run's what it says of itself is its own affair
                 if case.sample.dtype == self.dtype:
                     raise
-        asked = self._asked(pairs)
+        asked = self._choose_truth_cases(pairs)
         for number, (case, new) in enumerate(pairs):
             if time.process_time() > self.asked.until:
                 self.cut_short = number < len(pairs) // 2
@@ -299,7 +303,7 @@ class Judgement:
             else:
                 ledger.add(case, new, None, strict=self.strict, judged=False)
 
-    def _asked(self, pairs: list[tuple[Case, dict[str, Any]]]) -> set[int]:
+    def _choose_truth_cases(self, pairs: list[tuple[Case, dict[str, Any]]]) -> set[int]:
         """Those whose truth is asked: of every kind one first, the run's own dtype before the others.
 
         Of those like the run's, ones in which a healthy element changed are a kind of their own.
@@ -316,7 +320,7 @@ class Judgement:
 
     def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> Mapping[str, Truth] | None:
         found = None
-        if self._asks(case, new):
+        if self._needs_truth(case, new):
             bits = _BITS[case.sample.nature]
             try:
                 found = truths(self.original, case, new, bits=bits)
@@ -325,61 +329,61 @@ class Judgement:
         ledger.add(case, new, found, strict=self.strict, judged=found is None)
         return found
 
-    def _asks(self, case: Case, new: dict[str, Any]) -> bool:
+    def _needs_truth(self, case: Case, new: dict[str, Any]) -> bool:
         """Whether the truth of a case has to be known."""
         return is_disputed(case, new) or (self.asked.silent is True and case.sample.nature == "captured")
 
     def _accepts(self, sample: Sample) -> bool:
         return bool(self._cases([sample])[0])
 
-    def _repaired(self, case: Case) -> dict[str, Any]:
+    def _run_repaired(self, case: Case) -> dict[str, Any]:
         try:
             return repaired_arrays(self.repaired, case)
         except OtherKindError as what:
             raise RejectedError(f"gives {what}") from None
         except Exception as error:
-            raise RejectedError(f"the repaired code raises {_said(error)}") from error
+            raise RejectedError(f"the repaired code raises {_error_text(error)}") from error
 
     def _settle(self) -> None:
         """Raises the first reason against the fix."""
         near, far = self.near, self.far
         if near.gone is not None:
-            raise RejectedError(wording.lost(near.gone, near.lost))
-        if self.strict and near.worse and near.moved >= BOUND:
+            raise RejectedError(wording.lost_elements_text(near.gone, near.lost))
+        if self.strict and near.worse and near.max_relative_change >= BOUND:
             raise RejectedError(wording.changes(near))
         if not self.strict and near.worse:
-            raise RejectedError(wording.further(near))
+            raise RejectedError(wording.worse_elements_text(near))
         if near.made_up is not None and not self.declared:
-            raise RejectedError(wording.invented(near.made_up))
+            raise RejectedError(wording.invented_value_text(near.made_up))
         if not self.strict:
             self._settle_far(far)
 
     def _settle_far(self, far: Ledger) -> None:
         if far.gone is not None:
-            raise RejectedError(wording.lost(far.gone, far.lost))
+            raise RejectedError(wording.lost_elements_text(far.gone, far.lost))
         if far.worse:
-            raise RejectedError(wording.further(far))
+            raise RejectedError(wording.worse_elements_text(far))
         if far.made_up is not None:
-            raise RejectedError(wording.invented(far.made_up))
+            raise RejectedError(wording.invented_value_text(far.made_up))
 
-    def _held(self) -> FixVerdict:
+    def _final_verdict(self) -> FixVerdict:
         near, far = self.near, self.far
         if self.cut_short:
-            return self.told("unverified", "the time was up before it had been tried on enough other inputs")
+            return self.fix_verdict("unverified", "the time was up before it had been tried on enough other inputs")
         if self.unknown is not None:
-            return self.told("unverified", wording.unknown(*self.unknown))
+            return self.fix_verdict("unverified", wording.rounded_input_text(*self.unknown))
         if self.missing is not None and near.undecided + far.undecided:
             count = near.undecided + far.undecided
-            return self.told(
+            return self.fix_verdict(
                 "unverified", f"exact values are not known of {self.missing}, so {count:,} elements are undecided"
             )
         if self.strict and (near.worse + far.worse or near.made_up is not None):
-            return self.told("distorting", wording.distorting(near, far, self.dtype))
+            return self.fix_verdict("distorting", wording.distorting(near, far, self.dtype))
         backward = self.backward is not None
-        return self.told("verified", wording.verified(near, far, backward=backward, strict=self.strict))
+        return self.fix_verdict("verified", wording.verified(near, far, backward=backward, strict=self.strict))
 
 
-def _last(captured: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def _latest_visits(captured: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The last visits, in their order, as many as memory is meant for."""
     found: list[Mapping[str, Any]] = []
     left = ELEMENTS
@@ -395,6 +399,6 @@ def _size(case: Case) -> int:
     return max((size_of(t) for t in tensors_in(case.sample.arguments).values()), default=0)
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     text = str(error).strip().split("\n")[0]
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -20,7 +20,7 @@ def share(part: int, whole: int) -> str:
     return "less than 0.01%" if percent < 0.01 else f"{percent:.3g}%"
 
 
-def called(array: str) -> str:
+def array_text(array: str) -> str:
     """An array as the user knows it: ``the value``, ``value 2``, ``the gradient of x``."""
     if array.isdecimal():
         return "the value" if array == "0" else f"value {int(array) + 1}"
@@ -32,10 +32,10 @@ def verified(near: Ledger, far: Ledger, *, backward: bool, strict: bool) -> str:
     healthy = near.healthy + far.healthy
     finite = "forward and backward finite" if backward else "forward finite"
     held = "moved" if strict else "further from the truth"
-    return f"{finite}; none of {healthy:,} healthy elements {held}{remains(near, far)}"
+    return f"{finite}; none of {healthy:,} healthy elements {held}{remaining_hazards_text(near, far)}"
 
 
-def remains(near: Ledger, far: Ledger) -> str:
+def remaining_hazards_text(near: Ledger, far: Ledger) -> str:
     """What was bad on other inputs and still is, or could not be told, as a further half-sentence."""
     told = ""
     bad = near.bad + far.bad
@@ -48,7 +48,7 @@ def remains(near: Ledger, far: Ledger) -> str:
     return told
 
 
-def unknown(value: float, exact: float) -> str:
+def rounded_input_text(value: float, exact: float) -> str:
     """What comes in was rounded before, and the exact value of what it was is another."""
     return (
         "what comes in was rounded on its way, so the exact value is not known: "
@@ -56,36 +56,38 @@ def unknown(value: float, exact: float) -> str:
     )
 
 
-def uncured(array: str, bad: int, total: int, value: float) -> str:
+def uncured_text(array: str, bad: int, total: int, value: float) -> str:
     """The failing input still fails."""
     what = "NaN" if math.isnan(value) else format_value(value)
-    return f"still {what} in {called(array)} on the failing input, in {bad:,} of {total:,} elements"
+    return f"still {what} in {array_text(array)} on the failing input, in {bad:,} of {total:,} elements"
 
 
-def still_wrong(array: str, wrong: int, total: int, value: float, exact: float) -> str:
+def inaccurate_text(array: str, wrong: int, total: int, value: float, exact: float) -> str:
     """What was finite and wrong is no nearer to the exact one."""
     return (
-        f"{called(array)} is {format_value(value)} where the exact one is {format_value(exact)}, on the captured "
+        f"{array_text(array)} is {format_value(value)} where the exact one is {format_value(exact)}, on the captured "
         f"input, in {wrong:,} of {total:,} elements"
     )
 
 
-def invented(example: Example) -> str:
+def invented_value_text(example: Example) -> str:
     """A finite number where the exact one is another."""
     where = "on the failing input" if example.case == "captured" else f"on inputs {example.case}"
     right = f" where the exact one is {format_value(example.exact)}" if example.exact is not None else ""
-    return f"{called(example.array)} is {format_value(example.new)}{right}, {where}"
+    return f"{array_text(example.array)} is {format_value(example.new)}{right}, {where}"
 
 
-def senseless(array: str, found: Objection) -> str:
+def implausible_value_text(array: str, found: Objection) -> str:
     """A number where the exact value is none of the dtype, and which makes no sense as one."""
-    return f"{called(array)} is {format_value(found.value)} where the exact one is {found.right}, on the failing input"
+    return (
+        f"{array_text(array)} is {format_value(found.value)} where the exact one is {found.right}, on the failing input"
+    )
 
 
-def lost(example: Example, count: int) -> str:
+def lost_elements_text(example: Example, count: int) -> str:
     """Healthy elements became bad."""
     return (
-        f"makes {count:,} healthy elements bad: {called(example.array)} was {format_value(example.old)} "
+        f"makes {count:,} healthy elements bad: {array_text(example.array)} was {format_value(example.old)} "
         f"and is {format_value(example.new)}"
     )
 
@@ -97,7 +99,7 @@ def changes(ledger: Ledger) -> str:
     )
 
 
-def further(ledger: Ledger) -> str:
+def worse_elements_text(ledger: Ledger) -> str:
     """So many healthy elements are further from the truth than they were."""
     told = f"{share(ledger.worse, ledger.healthy)} of healthy elements are further from the truth"
     if (worst := ledger.worst) is None or worst.exact is None:
@@ -105,14 +107,14 @@ def further(ledger: Ledger) -> str:
     became = f"{format_value(worst.old)} became {format_value(worst.new)}"
     if became.split(" ")[0] == became.split(" ")[-1]:
         became = f"it was {worst.old!r} and is {worst.new!r}"
-    return f"{told}: {called(worst.array)} {became} where the exact one is {format_value(worst.exact)}"
+    return f"{told}: {array_text(worst.array)} {became} where the exact one is {format_value(worst.exact)}"
 
 
 def distorting(near: Ledger, far: Ledger, dtype: str) -> str:
     """What a fix that moves healthy elements moves them by: in the run, and at the extremes."""
     told = [_moves(near)]
     if near.made_up is not None:
-        told.append(invented(near.made_up))
+        told.append(invented_value_text(near.made_up))
     if far.lost:
         told.append(f"at the extremes of {dtype} makes {far.lost:,} of {far.healthy:,} bad")
     elif far.worse:
@@ -124,6 +126,6 @@ def distorting(near: Ledger, far: Ledger, dtype: str) -> str:
 def _moves(near: Ledger) -> str:
     if not near.worse:
         return f"moves none of {near.healthy:,} healthy elements like the run's"
-    moved = near.moved
+    moved = near.max_relative_change
     by = f"by up to {format_value(moved)} relative" if moved else "those with a bad gradient alone"
     return f"moves {share(near.worse, near.healthy)} of healthy elements, {by}"

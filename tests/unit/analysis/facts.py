@@ -29,7 +29,7 @@ def birth(
 ) -> Birth:
     """A birth with one bad element of four; its note may be a sentence that is known as text only."""
     if isinstance(note, str):
-        note = Note.of("written", sentence=note)
+        note = Note.create("written", sentence=note)
     element = Element(index=(0,), shape=(4,), dtype="float32", value=value, count=1, total=4, operands=())
     event = Event(label if ordinal is None else ordinal, op, phase, site(line))
     return Birth(

@@ -62,9 +62,9 @@ def test_what_fails_half_way_leaves_nothing(monkeypatch: pytest.MonkeyPatch, sna
     def full(folder: str, name: str, data: bytes) -> None:
         if name == folders.TENSORS:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        folders.put(folder, name, data)
+        folders.write_private(folder, name, data)
 
-    monkeypatch.setattr(packing, "put", full)
+    monkeypatch.setattr(packing, "write_private", full)
     report = packed(in_place, Path("c"))
     assert os.listdir() == []
     assert report.run.data is None

@@ -189,7 +189,7 @@ def test_a_number_written_by_the_program_is_a_cause_and_no_operation(tmp_path: P
 
 def test_elements_that_share_memory_are_spread(tmp_path: Path) -> None:
     x = torch.arange(5.0).unfold(0, 3, 1)
-    held = kept_operations.copied(x)
+    held = kept_operations.copy_tensor(x)
     assert (held.shape, held.stride) == ((3, 3), (3, 1))
     assert torch.equal(held.data, x)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import whynan
 from whynan.config import Options
-from whynan.run.guarded_capture import Watched
+from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.region import Region
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def code(finding: Finding) -> str | None:
 
 def watched(program: Callable[[], Any], **told: Any) -> Region:
     """A region that has run a program, told more than its options say; what the program raises is raised."""
-    region = Region(Options(), command="region", watched=Watched(**told), quiet=True)
+    region = Region(Options(), command="region", watched=CaptureOptions(**told), quiet=True)
     with region:
         program()
     return region

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import hessian, jacrev, vmap  # pyright: ignore[reportUnknownVariableType]
 
 import whynan
-from whynan.capture.provenance.dependence import index_ahead
+from whynan.capture.provenance.dependence import forward_index
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def test_the_element_that_a_gradient_of_more_dimensions_is_about(
     out: tuple[int, ...], place: tuple[int, ...], shape: tuple[int, ...], ahead: tuple[int, ...] | None
 ) -> None:
-    assert index_ahead(out, place, shape) == ahead
+    assert forward_index(out, place, shape) == ahead
 
 
 def _length(xy: Tensor) -> Tensor:

@@ -18,18 +18,18 @@ from typing import Any
 
 import pytest
 
-from whynan.replay.sandbox import Held, Outside
-from whynan.replay.sandbox import held_back as held_back_from
+from whynan.replay.sandbox import OutsideAccess, Refusals
+from whynan.replay.sandbox import block_side_effects as held_back_from
 
 
-def held_back() -> AbstractContextManager[Held]:
+def held_back() -> AbstractContextManager[Refusals]:
     """With the names of the test as roots."""
     return held_back_from([sys._getframe(1).f_locals])
 
 
 def refused(action: Callable[[], object]) -> str:
     """What a replay is told when it tries."""
-    with pytest.raises(Outside) as caught, held_back_from([action]) as held:
+    with pytest.raises(OutsideAccess) as caught, held_back_from([action]) as held:
         action()
     assert held.refused == [caught.value]
     assert caught.value.where[0] == __file__
@@ -99,13 +99,13 @@ def test_another_thread_is_not_refused_while_a_replay_runs() -> None:
 
 
 def test_what_another_thread_puts_into_a_queue_meanwhile_stays() -> None:
-    from whynan.replay.mutable_state import Contents
+    from whynan.replay.mutable_state import ObjectSnapshot
 
     waiting, seen = _filled(queue.Queue()), [1]
-    contents = Contents([{"waiting": waiting, "seen": seen}])
+    contents = ObjectSnapshot([{"waiting": waiting, "seen": seen}])
     waiting.put(3)
     seen.append(2)
-    contents.put_back()
+    contents.restore()
     assert (waiting.qsize(), seen) == (3, [1])
 
 
@@ -208,7 +208,7 @@ def _seen() -> None:
 
 def clauses(action: Callable[[], object]) -> list[str]:
     """What a replay was refused, in order."""
-    with held_back_from([action]) as held, suppress(Outside):
+    with held_back_from([action]) as held, suppress(OutsideAccess):
         action()
     assert sys.getprofile() is None
     return [r.what for r in held.refused]

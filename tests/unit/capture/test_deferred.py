@@ -123,14 +123,14 @@ def test_waiting_changes_no_bit() -> None:
 def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deferred, "BUDGET", 4096)
     largest = 0
-    original = deferred.Deferred.add
+    original = deferred.DeferredChecks.add
 
-    def add(self: deferred.Deferred, *args: object, **kwargs: object) -> None:
+    def add(self: deferred.DeferredChecks, *args: object, **kwargs: object) -> None:
         nonlocal largest
         original(self, *args, **kwargs)
         largest = max(largest, len(self.events))
 
-    monkeypatch.setattr(deferred.Deferred, "add", add)
+    monkeypatch.setattr(deferred.DeferredChecks, "add", add)
     with whynan.trace() as trace:
         x = torch.ones(64)
         for _ in range(200):

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 import whynan
 from tests.unit.capture.seen import code
 from whynan.capture.torch import Capture
-from whynan.capture.torch.interposition.wrappers import put
+from whynan.capture.torch.interposition.wrappers import install_door
 from whynan.config import Options
 from whynan.records import Finding
-from whynan.run.guarded_capture import Watched
+from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.region import Region
 
 
@@ -31,7 +31,7 @@ class Asked:
         self.findings: list[tuple[Finding, ...]] = []
         self._state = state
         self._ends = ends
-        self.region = Region(Options(), command="region", watched=Watched(on_sink=self._ask), quiet=True)
+        self.region = Region(Options(), command="region", watched=CaptureOptions(on_sink=self._ask), quiet=True)
 
     def run(self, program: Callable[[], object]) -> bool:
         """Run a program; whether it was ended."""
@@ -317,7 +317,7 @@ def door(name: str) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
 def test_a_door_is_taken_from_under_others(owner: type[Owner], order: tuple[int, ...]) -> None:
     before = dict(owner.__dict__)
-    off = [put(owner, "own", door(name)) for name in "abc"]
+    off = [install_door(owner, "own", door(name)) for name in "abc"]
     left = ["c", "b", "a", "original"]
     assert owner().own() == left
     for i in order:
@@ -328,7 +328,7 @@ def test_a_door_is_taken_from_under_others(owner: type[Owner], order: tuple[int,
 
 
 def test_a_door_stays_under_what_the_program_has_put_around_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    off = put(Owner, "own", door("ours"))
+    off = install_door(Owner, "own", door("ours"))
     around = Owner.own
     with monkeypatch.context() as patch:
         patch.setattr(Owner, "own", lambda self: ["theirs", *around(self)])

@@ -13,10 +13,10 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import whynan
 from whynan.capture.provenance.dependence import Refused
-from whynan.capture.torch.arrays import is_freed, local, readable
+from whynan.capture.torch.arrays import is_freed, is_readable, local
 from whynan.capture.torch.operators import operator_of
 from whynan.capture.torch.provenance import interventions
-from whynan.capture.torch.sinks.gradients import Losses, gradients_of, judge, norm_of
+from whynan.capture.torch.sinks.gradients import Losses, gather_evidence, gradients_of, norm_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*all_gather_into_tensor:FutureWarning")
 
@@ -98,15 +98,15 @@ def test_a_gradient_in_parts_is_judged_by_the_part_that_is_here() -> None:
     loss = weight.redistribute(mesh, [Replicate()]).sum()
     optimizer = torch.optim.SGD([weight], lr=0.1)
     losses = Losses()
-    losses.note([loss])
+    losses.record_backward([loss])
     loss.backward()
     with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
         gradients = gradients_of(optimizer)
         assert [type(g) for _, g in gradients] == [torch.Tensor]
         assert norm_of([g for _, g in gradients]) == 2.0
-        assert judge(optimizer, losses).is_good
+        assert gather_evidence(optimizer, losses).is_good
         gradients[0][1][1] = float("nan")
-        bad = judge(optimizer, losses)
+        bad = gather_evidence(optimizer, losses)
     assert [mask.tolist() for _, mask in bad.bad if mask is not None] == [[False, True, False, False]]
     assert bad.numbers == (4.0,)
 
@@ -125,10 +125,10 @@ def test_a_wrapper_without_memory_is_not_read() -> None:
 
 def test_memory_that_was_given_back_is_not_read() -> None:
     tensor = torch.ones(3)
-    assert readable(tensor)
+    assert is_readable(tensor)
     tensor.untyped_storage().resize_(0)
     assert is_freed(tensor)
-    assert not readable(tensor)
+    assert not is_readable(tensor)
     assert not is_freed(torch.ones(0))
 
 

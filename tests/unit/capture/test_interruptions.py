@@ -53,7 +53,7 @@ def at_the_third(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable
     before = signal.getsignal(signal.SIGUSR1)
 
     def plant(happen: Callable[[], object]) -> None:
-        looked, seen = Tracer.after, [0]
+        looked, seen = Tracer.record_event, [0]
 
         def after(*args: Any) -> None:
             seen[0] += 1
@@ -61,7 +61,7 @@ def at_the_third(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable
                 happen()
             looked(*args)
 
-        monkeypatch.setattr(Tracer, "after", after)
+        monkeypatch.setattr(Tracer, "record_event", after)
 
     yield plant
     signal.signal(signal.SIGUSR1, before)

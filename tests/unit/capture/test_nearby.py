@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from tests.unit.capture.seen import watched
-from whynan.capture.torch.provenance.neighbourhood import Nearby
+from whynan.capture.torch.provenance.neighbourhood import EventNeighbourhoods
 from whynan.config import Options
 from whynan.records import Neighbourhood, Operation
 from whynan.run.region import Region
@@ -169,13 +169,13 @@ def test_it_keeps_no_tensor_alive() -> None:
 
 def test_nothing_is_asked_for_while_nothing_is_bad(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
-    known = Nearby.operation
+    known = EventNeighbourhoods.operation
 
-    def operation(self: Nearby, event: int, hops: int, numbers: Any) -> Operation | None:
+    def operation(self: EventNeighbourhoods, event: int, hops: int, numbers: Any) -> Operation | None:
         asked.append(event)
         return known(self, event, hops, numbers)
 
-    monkeypatch.setattr(Nearby, "operation", operation)
+    monkeypatch.setattr(EventNeighbourhoods, "operation", operation)
     watched(lambda: row(1.0, 2.0).log().sum())
     assert not asked
     watched(lambda: row(0.0, 2.0).log().sum())

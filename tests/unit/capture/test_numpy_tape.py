@@ -10,7 +10,7 @@ import numpy as np
 from whynan.capture.onnx.provenance import planes
 from whynan.capture.onnx.provenance.labels import Labels
 from whynan.capture.provenance.attribution import attribute
-from whynan.capture.provenance.damage import Source, tainted
+from whynan.capture.provenance.damage import Source, taint_plane
 from whynan.records import ChainLink, Element, Note
 from whynan.traces import Birth, Event
 
@@ -60,11 +60,11 @@ class Call:
     def name(self) -> str:
         return self.function.__name__
 
-    def meeting(self, key: int) -> list[int] | None:
+    def pointwise_operands(self, key: int) -> list[int] | None:
         signature = getattr(self.function, "signature", "()")
         return list(range(len(self.inputs))) if signature is None and key == 0 else None
 
-    def chosen(self, key: int) -> None:
+    def selection_mask(self, key: int) -> None:
         return None
 
     def keeps_signs(self, tensor: Any) -> bool:
@@ -77,7 +77,7 @@ class Call:
     def result(self, results: list[Any], key: int) -> Any:
         return results[key]
 
-    def moved(self, kind: str, key: int) -> Any:
+    def moved_plane(self, kind: str, key: int) -> Any:
         if self.function is not np.transpose:
             return None
         return np.transpose(getattr(self.carriers[0], kind))
@@ -88,7 +88,7 @@ class Call:
 
         return self.run(widened)[key]
 
-    def link(self, said: Note) -> ChainLink:
+    def chain_link(self, said: Note) -> ChainLink:
         return ChainLink(role="step", op=self.name, phase="forward", site=None, typed_summary=said)
 
 
@@ -109,12 +109,12 @@ class Tape:
         (output,) = call.run(lambda _, tensor: tensor)
         self.kept.append(output)
         known = {i: self.planes[id(x)] for i, x in enumerate(inputs) if id(x) in self.planes}
-        if planes.floating(output) and planes.bad_mask(output).any():
+        if planes.is_floating(output) and planes.bad_mask(output).any():
             call.carriers = {i: Carrier(inputs[i], plane) for i, plane in known.items()}
             self.wide[id(output)] = call.exact(0)
             self._explain(call, output)
         elif sources := {i: Source(inputs[i], plane, False) for i, plane in known.items()}:
-            plane = tainted(call, 0, output, sources)
+            plane = taint_plane(call, 0, output, sources)
             if plane is not None and plane.any():
                 self.wrong[id(output)] = plane
         return output
@@ -124,11 +124,11 @@ class Tape:
         plane = verdict.carried
         if verdict.born.any():
             index = planes.first_index(verdict.born)
-            value, shape = planes.at(output, index or ()), output.shape
+            value, shape = planes.value_at(output, index or ()), output.shape
             element = Element(index=index, shape=shape, dtype="float32", value=value, count=1, total=output.size)
             event = Event(len(self.labels.births), call.name, "forward", None)
             birth = self.labels.add(Birth(0, "birth", event, "invalid", element))
-            plane = planes.labelled(verdict.born, birth, plane)
+            plane = planes.label_plane(verdict.born, birth, plane)
         self.planes[id(output)] = plane
 
     def origins(self, array: Any) -> list[tuple[str, tuple[int, ...] | None]]:

@@ -13,7 +13,7 @@ from torch import Tensor
 
 import whynan
 from tests.unit.capture.seen import only, sinks, traced
-from whynan.capture.torch.sinks.values_read import is_for_a_bad_number
+from whynan.capture.torch.sinks.values_read import is_nonfinite_error
 
 READS: dict[str, Callable[[Tensor], Any]] = {
     "item": lambda t: t[0].item(),
@@ -124,7 +124,7 @@ SAYS = {
 
 @pytest.mark.parametrize("text", SAYS.values(), ids=SAYS)
 def test_an_exception_that_names_a_bad_number_is_told_apart(text: str) -> None:
-    assert is_for_a_bad_number(ValueError(text))
+    assert is_nonfinite_error(ValueError(text))
 
 
 class Mute(Exception):  # noqa: N818
@@ -135,7 +135,7 @@ class Mute(Exception):  # noqa: N818
 @pytest.mark.parametrize("error", [KeyError("name"), ValueError("no information, an infinite loop"), Mute()])
 def test_any_other_exception_is_not(error: Exception) -> None:
     """The twin."""
-    assert not is_for_a_bad_number(error)
+    assert not is_nonfinite_error(error)
 
 
 @pytest.mark.parametrize(("text", "severity"), [("Input contains NaN", "error"), ("out of luck", "warning")])

@@ -283,11 +283,11 @@ def test_nothing_of_a_programs_containers_is_called() -> None:
         def __getattr__(self, name: str) -> Any:
             raise AssertionError("asked")
 
-    from whynan.capture.torch.provenance.origins import parts_of, spelled
+    from whynan.capture.torch.provenance.origins import format_path, parts_of
 
     x = torch.ones(1)
     found = parts_of([Touchy(a=x), List([x]), Plain(x)], "b")
-    assert [spelled(way) for way, _ in found] == ["b[0].a", "b[1][0]", "b[2].x"]
+    assert [format_path(way) for way, _ in found] == ["b[0].a", "b[1][0]", "b[2].x"]
 
 
 def test_doors_are_found_by_pickle_and_gone_after_the_trace() -> None:

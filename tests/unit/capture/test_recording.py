@@ -368,7 +368,7 @@ def test_a_run_with_ever_new_births_pays_a_share_of_its_time_only(folder: Path) 
     capture = Capture(recording=writer)
     recording = capture.tracer.recording
     assert recording is not None
-    capture.tracer.recording = Recording(writer, capture.context, capture.so_far, clock)
+    capture.tracer.recording = Recording(writer, capture.context, capture.snapshot, clock)
     with capture:
         bearing(40)
     # each costs a quarter of a second of this clock: those that are free, and the one at the end
@@ -382,7 +382,7 @@ def test_with_time_enough_every_new_birth_is_written(folder: Path) -> None:
     recording = capture.tracer.recording
     assert recording is not None
     # a clock that stands still: nothing that is written takes time
-    capture.tracer.recording = Recording(writer, capture.context, capture.so_far, lambda: 0.0)
+    capture.tracer.recording = Recording(writer, capture.context, capture.snapshot, lambda: 0.0)
     with capture:
         bearing(40)
     assert {births for births, _ in writer.given} >= set(range(1, 41))
@@ -411,16 +411,16 @@ def test_to_write_facts_does_not_change_them(tmp_path: Path) -> None:
         assert capture is not None
         recording = capture.tracer.recording
         assert recording is not None
-        after = capture.tracer.after
+        after = capture.tracer.record_event
 
         def looked_at(*args: Any) -> None:
             after(*args)
             with torch._C._DisableTorchDispatch():
                 recording._facts()
 
-        capture.tracer.after = looked_at  # type: ignore[method-assign]
+        capture.tracer.record_event = looked_at  # type: ignore[method-assign]
         program()
-        del capture.tracer.after
+        del capture.tracer.record_event
     assert to_json(region.report) == to_json(quiet.report)
 
 

@@ -90,7 +90,7 @@ def test_an_exception_of_a_region_is_passed_on(graph: type[_Graph]) -> None:
 
 def test_a_region_is_never_asked_again() -> None:
     with pytest.raises(NotImplementedError):
-        regions._again()
+        regions._refuse_rerun()
 
 
 def test_a_function_that_is_compiled_in_the_trace_is_watched() -> None:

@@ -60,7 +60,7 @@ def test_nothing_is_looked_at_that_no_rule_reads(monkeypatch: pytest.MonkeyPatch
     def refuse(*_: object) -> None:
         raise AssertionError("it was looked at")
 
-    monkeypatch.setattr(Detectors, "look", refuse)
+    monkeypatch.setattr(Detectors, "check_event", refuse)
     assert seen(frozenset()).silent == []
     with pytest.raises(InternalError):
         seen(frozenset(("bounds",)))

@@ -87,7 +87,7 @@ def standing_in(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "whynan.run.fix.onnx", Mending("whynan.run.fix.onnx"))
 
     monkeypatch.setattr(source, "candidates", candidates, raising=False)
-    monkeypatch.setattr(source, "possible", candidates, raising=False)
+    monkeypatch.setattr(source, "consistent_candidates", candidates, raising=False)
     monkeypatch.setattr(source, "patch", patch, raising=False)
 
 

@@ -431,7 +431,9 @@ def test_the_report_of_checkpoints_has_no_fixes(here: Path, capsys: pytest.Captu
 
 def test_an_unknown_rule_has_no_edits(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr("whynan.fixes.python.possible", lambda text, found, intents: asked.append(intents) or [])
+    monkeypatch.setattr(
+        "whynan.fixes.python.consistent_candidates", lambda text, found, intents: asked.append(intents) or []
+    )
     of_an_unknown_rule(here)
     assert main(["fix", "report.json", *APPLY]) == 2
     assert asked == [()]
@@ -446,7 +448,7 @@ def test_the_edits_are_those_of_the_rule(here: Path, monkeypatch: pytest.MonkeyP
         asked.append(intents)
         return fixing.candidates(text, found, intents)
 
-    monkeypatch.setattr("whynan.fixes.python.possible", candidates)
+    monkeypatch.setattr("whynan.fixes.python.consistent_candidates", candidates)
     assert main(["fix", "report.json", *APPLY]) == 0
     assert asked == [next(rule.fixes for rule in rules() if rule.code == "WN206")]
 
@@ -473,7 +475,7 @@ def in_two_steps(text: str, found: Any, intents: Any) -> Any:
 
 
 def test_a_fix_of_several_edits_is_made_of_each_rule_at_its_place(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whynan.fixes.python.possible", in_two_steps)
+    monkeypatch.setattr("whynan.fixes.python.consistent_candidates", in_two_steps)
     whole = fix("log_softmax", patch=fixing.patch("net.py", PROGRAM, TWICE), further=(LEFT,))
     save(here, told(whole))
     assert main(["fix", "report.json", *APPLY]) == 0
@@ -481,7 +483,7 @@ def test_a_fix_of_several_edits_is_made_of_each_rule_at_its_place(here: Path, mo
 
 
 def test_half_of_a_fix_is_not_made(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("whynan.fixes.python.possible", in_two_steps)
+    monkeypatch.setattr("whynan.fixes.python.consistent_candidates", in_two_steps)
     save(here, told(fix("log_softmax", patch=fixing.patch("net.py", PROGRAM, TWICE))))
     assert main(["fix", "report.json", *APPLY]) == 2
     assert (here / "net.py").read_text() == PROGRAM

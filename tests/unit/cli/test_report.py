@@ -21,7 +21,7 @@ from tests.unit.traces.folders import change, recorded
 from whynan.cli.main import main, whynan
 from whynan.cli.report import KINDS
 from whynan.errors import UsageError
-from whynan.report.json import read, to_json
+from whynan.report.json import parse_report, to_json
 from whynan.run.suppressions import comments_of
 
 ROOT = Path(__file__).parents[3]
@@ -102,7 +102,7 @@ def test_quiet_prints_nothing_and_the_status_tells(saved: str, capsys: pytest.Ca
 def test_the_document_of_a_trace_is_that_of_a_report(here: Path) -> None:
     recorded(here / "t")
     assert main(["report", "t", "--quiet", "--json", "report.json"]) == 1
-    made = read((here / "report.json").read_bytes())
+    made = parse_report((here / "report.json").read_bytes())
     assert (made.verdict, len(made.findings)) == ("nonfinite", 2)
     assert main(["report", "report.json", "--quiet", "--json", "again.json"]) == 1
     assert (here / "again.json").read_bytes() == (here / "report.json").read_bytes()

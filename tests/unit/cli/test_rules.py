@@ -12,7 +12,7 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from whynan.cli.main import main
-from whynan.rules.catalogue import SECTIONS, parsed, rules
+from whynan.rules.catalogue import SECTIONS, parsed_page, rules
 
 ROOT = Path(__file__).parents[3]
 
@@ -55,7 +55,7 @@ def test_every_page_shows_its_sections_and_both_examples(capsys: pytest.CaptureF
         text = told(capsys, rule.code)
         lines = text.splitlines()
         assert [line for line in lines if line in SECTIONS] == list(SECTIONS)
-        page = parsed(rule.code)
+        page = parsed_page(rule.code)
         for code in (page.bad, page.good):
             assert all(f"        {line}".rstrip() in text for line in code.splitlines() if len(line) <= 92)
 

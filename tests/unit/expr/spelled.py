@@ -104,7 +104,7 @@ class Program:
         """The normal form of a value."""
         assert isinstance(value[0], int)
         around = Neighbourhood(dialect=self.dialect, middle=value[0], operations=tuple(self.operations))
-        return Expressions(around).of(value[0])
+        return Expressions(around).output_term(value[0])
 
 
 def computed(term: Term, leaves: dict[str, Any]) -> Any:

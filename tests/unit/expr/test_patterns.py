@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whynan.expr.pattern import folded, formula, pattern
+from whynan.expr.pattern import fold_constant, formula, pattern
 from whynan.expr.term import number
 
 
@@ -58,4 +58,4 @@ def test_a_formula_is_of_its_operands_and_leaves_out_arguments_that_there_are_no
      ("log(0)", None), ("True", None)],
 )  # fmt: skip
 def test_what_is_made_of_numbers_alone_has_a_value(text: str, value: float | None) -> None:
-    assert folded(pattern(text)[1]) == value
+    assert fold_constant(pattern(text)[1]) == value

@@ -22,7 +22,7 @@ def form(*operations: tuple[str, tuple[Argument, ...]], shape: tuple[int, ...] =
     """The normal form of the last of some operations."""
     told = [Operation(event=i, op=op, hops=0, arguments=a, shape=shape) for i, (op, a) in enumerate(operations)]
     around = Neighbourhood(dialect="onnx", middle=len(told) - 1, operations=tuple(told))
-    return Expressions(around).of(len(told) - 1)
+    return Expressions(around).output_term(len(told) - 1)
 
 
 def einsum(equation: str, *shapes: tuple[int, ...], shape: tuple[int, ...] = (2,)) -> Term:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whynan.fixes.diffs import DiffError, applied, read_diff
+from whynan.fixes.diffs import DiffError, apply_diff, read_diff
 
 BEFORE = "import torch\n\n\ndef f(x):\n    p = x.softmax(-1)\n    return p.log()\n\n\nprint(f)\n"
 AFTER = "import torch\n\n\ndef f(x):\n    return x.log_softmax(-1)\n\n\nprint(f)\n"
@@ -31,7 +31,7 @@ def plain(before: str, after: str) -> str:
 
 
 def test_a_change_is_applied_where_it_says() -> None:
-    assert applied(read_diff(plain(BEFORE, AFTER)), BEFORE) == AFTER
+    assert apply_diff(read_diff(plain(BEFORE, AFTER)), BEFORE) == AFTER
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_a_change_is_applied_where_it_says() -> None:
 )
 def test_what_git_writes_is_applied_and_taken_back(before: bytes, after: bytes, tmp_path: Path) -> None:
     diff = read_diff(git_diff(tmp_path, before, after))
-    assert applied(diff, before.decode()) == after.decode()
-    assert applied(diff.reversed(), after.decode()) == before.decode()
+    assert apply_diff(diff, before.decode()) == after.decode()
+    assert apply_diff(diff.reversed(), after.decode()) == before.decode()
 
 
 LINES = st.lists(st.sampled_from(["a\n", "b\n", "\n", " c\n", "-d\n", "+e\n"]), max_size=12)
@@ -63,8 +63,8 @@ def test_any_change_is_applied_and_taken_back(before: list[str], after: list[str
     if not told:
         return
     diff = read_diff(told)
-    assert applied(diff, "".join(before)) == "".join(after)
-    assert applied(diff.reversed(), "".join(after)) == "".join(before)
+    assert apply_diff(diff, "".join(before)) == "".join(after)
+    assert apply_diff(diff.reversed(), "".join(after)) == "".join(before)
 
 
 def test_a_name_is_read_as_git_writes_it(tmp_path: Path) -> None:
@@ -79,19 +79,19 @@ def test_the_prefixes_of_git_and_the_time_are_no_part_of_a_name() -> None:
 
 def test_a_mail_of_format_patch_is_read() -> None:
     mail = f"From 0123 Mon Sep 17\nSubject: [PATCH] x\n\n--- \n net.py | 2 +-\n\n{plain(BEFORE, AFTER)}-- \n2.43.0\n"
-    assert applied(read_diff(mail), BEFORE) == AFTER
+    assert apply_diff(read_diff(mail), BEFORE) == AFTER
 
 
 def test_an_empty_line_without_its_blank_is_an_empty_line() -> None:
     told = "--- a/x\n+++ b/x\n@@ -1,3 +1,3 @@\n a\n\n-b\n+c\n"
-    assert applied(read_diff(told), "a\n\nb\n") == "a\n\nc\n"
+    assert apply_diff(read_diff(told), "a\n\nb\n") == "a\n\nc\n"
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_line_ends_are_those_of_the_file(end: str) -> None:
     text = plain("a\nb\n", "a\nc\n").replace("\n", end)
-    assert applied(read_diff(text), "a\r\nb\r\n") == "a\r\nc\r\n"
-    assert applied(read_diff(text), "a\nb\n") == "a\nc\n"
+    assert apply_diff(read_diff(text), "a\r\nb\r\n") == "a\r\nc\r\n"
+    assert apply_diff(read_diff(text), "a\nb\n") == "a\nc\n"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_line_ends_are_those_of_the_file(end: str) -> None:
 )
 def test_a_change_that_does_not_fit_exactly_is_none(before: str) -> None:
     with pytest.raises(DiffError, match="does not fit"):
-        applied(read_diff(plain(BEFORE, AFTER)), before)
+        apply_diff(read_diff(plain(BEFORE, AFTER)), before)
 
 
 HEADER = "--- a/x\n+++ b/x\n"
@@ -131,4 +131,4 @@ def test_what_is_no_change_of_one_file_is_refused(text: str) -> None:
 def test_a_change_of_the_same_lines_twice_is_refused() -> None:
     told = f"{HEADER}@@ -1 +1 @@\n-a\n+b\n@@ -1 +1 @@\n-a\n+c\n"
     with pytest.raises(DiffError, match="hunk 2"):
-        applied(read_diff(told), "a\n")
+        apply_diff(read_diff(told), "a\n")

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.postmortem import read
+from whynan.models.checkpoint.postmortem import read_checkpoints
 
 NAN = math.nan
 
@@ -34,7 +34,7 @@ def test_a_real_optimizer_that_went_bad_is_named_with_its_state(tmp_path: Path) 
     model(torch.tensor([[1.0, NAN, 0.0, 0.0]])).sum().backward()
     optimizer.step()
     torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, tmp_path / "a.pt")
-    (held,) = read([str(tmp_path / "a.pt")]).checkpoints
+    (held,) = read_checkpoints([str(tmp_path / "a.pt")]).checkpoints
     assert {stored.name: stored.n_nan for stored in held.tensors if stored.bad} == {
         "model.weight": 3,
         "optimizer.state[0].exp_avg": 3,
@@ -48,7 +48,7 @@ def test_a_real_optimizer_that_went_bad_is_named_with_its_state(tmp_path: Path) 
     [("gggg", None, None), ("ggbb", 2, 1), ("bbbb", 0, None), ("gbgb", 1, 0), ("gggb", 3, 2)],
 )
 def test_the_first_bad_and_the_last_good_before_it(tmp_path: Path, bad: str, first: int, last: int) -> None:
-    found = read(series(tmp_path, bad, "d", "c", "b", "a"))
+    found = read_checkpoints(series(tmp_path, bad, "d", "c", "b", "a"))
     assert (found.first_bad, found.last_good) == (first, last)
     assert [held.name for held in found.checkpoints] == ["d", "c", "b", "a"]
     assert found.verdict == ("clean" if first is None else "nonfinite")
@@ -57,7 +57,7 @@ def test_the_first_bad_and_the_last_good_before_it(tmp_path: Path, bad: str, fir
 def test_one_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
     paths = series(tmp_path, "gbb", "a", "b", "c")
     Path(paths[2]).write_bytes(Path(paths[2]).read_bytes()[:100])
-    found = read([*paths, str(tmp_path / "missing")])
+    found = read_checkpoints([*paths, str(tmp_path / "missing")])
     assert [held.verdict for held in found.checkpoints] == ["clean", "nonfinite", "unreadable", "unreadable"]
     assert found.first_bad == 1
     assert [held.error is not None for held in found.checkpoints] == [False, False, True, True]
@@ -65,22 +65,24 @@ def test_one_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> Non
 
 def test_where_none_can_be_read_the_first_error_is_raised(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="x does not exist"):
-        read([str(tmp_path / "x"), str(tmp_path / "y")])
+        read_checkpoints([str(tmp_path / "x"), str(tmp_path / "y")])
     with pytest.raises(UsageError, match="there is nothing to look at"):
-        read([])
+        read_checkpoints([])
 
 
 def test_a_checkpoint_named_twice_is_looked_at_once(tmp_path: Path) -> None:
     (path,) = series(tmp_path, "g", "a")
     (tmp_path / "link").symlink_to(path)
-    assert [held.name for held in read([path, str(tmp_path / "." / "a"), str(tmp_path / "link")]).checkpoints] == ["a"]
+    assert [
+        held.name for held in read_checkpoints([path, str(tmp_path / "." / "a"), str(tmp_path / "link")]).checkpoints
+    ] == ["a"]
 
 
 def test_equal_names_are_told_apart_by_their_folders(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         (tmp_path / folder / "run").mkdir(parents=True)
         torch.save({}, tmp_path / folder / "run" / "last.pt")
-    found = read([str(tmp_path / folder / "run" / "last.pt") for folder in ("one", "two")])
+    found = read_checkpoints([str(tmp_path / folder / "run" / "last.pt") for folder in ("one", "two")])
     assert [held.name for held in found.checkpoints] == ["one/run/last.pt", "two/run/last.pt"]
 
 
@@ -89,7 +91,11 @@ def test_a_folder_is_named_as_one_even_from_within(tmp_path: Path, monkeypatch: 
     folder.mkdir()
     torch.save({}, folder / "a.pt")
     monkeypatch.chdir(folder)
-    assert read(["."]).checkpoints[0].name == read(["../checkpoint-5/"]).checkpoints[0].name == "checkpoint-5/"
+    assert (
+        read_checkpoints(["."]).checkpoints[0].name
+        == read_checkpoints(["../checkpoint-5/"]).checkpoints[0].name
+        == "checkpoint-5/"
+    )
 
 
 @pytest.mark.parametrize("new", [True, False], ids=["zip", "legacy"])
@@ -98,7 +104,7 @@ def test_tied_weights_are_counted_once(tmp_path: Path, new: bool) -> None:
     embedding.weight.data[1] = NAN
     document = {"embed": embedding.weight, "head": embedding.weight, "row": embedding.weight[1]}
     torch.save(document, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
-    (held,) = read([str(tmp_path / "a.pt")]).checkpoints
+    (held,) = read_checkpoints([str(tmp_path / "a.pt")]).checkpoints
     assert [(s.name, s.same_as, s.n_nan) for s in held.tensors] == [
         ("embed", None, 2),
         ("head", "embed", 2),
@@ -120,19 +126,19 @@ def test_the_progress_adds_up_to_what_was_announced(tmp_path: Path) -> None:
 
     torch.save({"a": torch.ones(100_000), "b": torch.zeros(50_000, dtype=torch.float64)}, tmp_path / "a.pt")
     heard = Heard()
-    read([str(tmp_path / "a.pt")], progress=heard)
+    read_checkpoints([str(tmp_path / "a.pt")], progress=heard)
     assert heard.done == 800_000
     assert heard.done <= heard.total <= heard.done + 4096
 
 
 def test_bad_numbers_alone_make_a_checkpoint_bad(tmp_path: Path) -> None:
     torch.save({"w": torch.ones(1), "loss": NAN, "limit": math.inf}, tmp_path / "a.pt")
-    (held,) = read([str(tmp_path / "a.pt")]).checkpoints
+    (held,) = read_checkpoints([str(tmp_path / "a.pt")]).checkpoints
     assert (held.verdict, held.n_bad, held.n_bad_numbers) == ("nonfinite", 0, 1)
     assert [(number.name, number.bad) for number in held.numbers] == [("loss", True), ("limit", False)]
 
 
 def test_versions_and_an_allowance_that_excused_nothing_are_told(tmp_path: Path) -> None:
-    found = read(series(tmp_path, "g", "a"), allow=["x*"])
+    found = read_checkpoints(series(tmp_path, "g", "a"), allow=["x*"])
     assert found.unused_allows == ("x*",)
     assert set(found.versions) == {"whynan", "torch"}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.selection import examples
-from whynan.models.counting import UncountableError, counted, counters, layout_of
+from whynan.models.counting import UncountableError, count_elements, counters, layout_of
 
 NAN, INF = math.nan, math.inf
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -22,7 +22,7 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 def told(tensor: Tensor, **arguments: Any) -> tuple[Any, ...]:
     """The counters in their order: all, NaN, Inf, -Inf, zero, subnormal, and the finite range."""
-    counts, low, high = counted(tensor, **arguments)
+    counts, low, high = count_elements(tensor, **arguments)
     return (*counts.values(), low, high)
 
 
@@ -144,7 +144,7 @@ def test_every_layout_is_counted(make: Callable[[], Tensor], layout: str, expect
 )
 def test_what_has_no_elements_to_read_says_so(make: Callable[[], Tensor], why: str) -> None:
     with pytest.raises(UncountableError, match=why):
-        counted(make())
+        count_elements(make())
 
 
 VALUES = st.sampled_from([0.0, 1.0, -2.5, NAN, INF, -INF, 1e-40])
@@ -174,7 +174,7 @@ def test_pieces_of_any_view_add_up_to_the_whole(tensor: Tensor, chunk: int) -> N
 
 def test_no_piece_is_larger_than_it_may_be_and_all_are_told() -> None:
     sizes: list[int] = []
-    counted(torch.ones(1000).view(10, 100).t()[::3], sizes.append, chunk=64)
+    count_elements(torch.ones(1000).view(10, 100).t()[::3], sizes.append, chunk=64)
     assert sum(sizes) == 34 * 10 * 4
     assert max(sizes) <= 64 * 4
 

@@ -14,7 +14,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from whynan.errors import UsageError
 from whynan.models.checkpoint.files import members
-from whynan.models.checkpoint.postmortem import read
+from whynan.models.checkpoint.postmortem import read_checkpoints
 
 NAN = float("nan")
 INDEX = "model.safetensors.index.json"
@@ -37,7 +37,7 @@ def sharded(folder: Path) -> Path:
 @pytest.mark.parametrize("whole", [True, False], ids=["folder", "index"])
 def test_shards_are_one_checkpoint(tmp_path: Path, whole: bool) -> None:
     path = sharded(tmp_path / "model")
-    (held,) = read([str(path.parent if whole else path)]).checkpoints
+    (held,) = read_checkpoints([str(path.parent if whole else path)]).checkpoints
     assert [(stored.name, stored.file, stored.bad) for stored in held.tensors] == [
         ("a", "model-00001-of-00002.safetensors", False),
         ("b", "model-00002-of-00002.safetensors", True),
@@ -50,13 +50,13 @@ def test_shards_of_torch_save_too(tmp_path: Path) -> None:
     torch.save({"a": torch.tensor([NAN])}, tmp_path / "pytorch_model-00001-of-00001.bin")
     path = tmp_path / "pytorch_model.bin.index.json"
     path.write_text(json.dumps({"weight_map": {"a": "pytorch_model-00001-of-00001.bin"}}), "utf-8")
-    assert read([str(path)]).checkpoints[0].n_bad == 1
+    assert read_checkpoints([str(path)]).checkpoints[0].n_bad == 1
 
 
 def test_a_tensor_that_the_index_promises_and_no_shard_holds_is_told(tmp_path: Path) -> None:
     sharded(tmp_path)
     names = dict.fromkeys(("a", "c", "d", "e", "f"), "model-00001-of-00002.safetensors")
-    (held,) = read([str(index(tmp_path, **names))]).checkpoints
+    (held,) = read_checkpoints([str(index(tmp_path, **names))]).checkpoints
     assert held.notes == ("the index names tensors that no shard holds: c, d, e and 1 more",)
 
 
@@ -87,7 +87,7 @@ def test_an_absolute_path_is_outside_even_where_it_leads_back(tmp_path: Path) ->
 def test_a_link_within_the_folder_is_followed(tmp_path: Path) -> None:
     sharded(tmp_path)
     (tmp_path / "link.safetensors").symlink_to("model-00002-of-00002.safetensors")
-    assert read([str(index(tmp_path, b="link.safetensors"))]).checkpoints[0].n_bad == 1
+    assert read_checkpoints([str(index(tmp_path, b="link.safetensors"))]).checkpoints[0].n_bad == 1
 
 
 def test_the_cache_of_hugging_face_keeps_its_files_beside_the_folder(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_the_cache_of_hugging_face_keeps_its_files_beside_the_folder(tmp_path: P
     save_file({"a": torch.tensor([NAN])}, blobs / "123")
     (snapshot / "model-00001-of-00001.safetensors").symlink_to("../../blobs/123")
     index(snapshot, a="model-00001-of-00001.safetensors")
-    assert read([str(snapshot)]).checkpoints[0].n_bad == 1
+    assert read_checkpoints([str(snapshot)]).checkpoints[0].n_bad == 1
     # the same from a folder that is no cache
     snapshot.parent.rename(tmp_path / "models--x" / "others")
     with pytest.raises(UsageError, match="outside its folder"):
@@ -123,7 +123,7 @@ def test_a_folder_is_all_of_its_checkpoints(tmp_path: Path) -> None:
     (tmp_path / "old.pt").mkdir()
     (tmp_path / "global_step4").mkdir()
     torch.save({}, tmp_path / "global_step4" / "zero.pt")
-    (held,) = read([str(tmp_path)]).checkpoints
+    (held,) = read_checkpoints([str(tmp_path)]).checkpoints
     assert held.files == ("model.safetensors", "optimizer.pt", "rng_state.pth")
     assert [(s.file, s.name) for s in held.tensors if s.bad] == [
         ("model.safetensors", "w"),
@@ -150,7 +150,7 @@ def test_the_trainers_log_tells_the_step_and_what_it_logged(tmp_path: Path) -> N
     ]
     state = _state(global_step=4, epoch=0.5, best_metric=NAN, log_history=history)
     (tmp_path / "trainer_state.json").write_text(state, "utf-8")
-    (held,) = read([str(tmp_path)]).checkpoints
+    (held,) = read_checkpoints([str(tmp_path)]).checkpoints
     assert held.steps == {"global_step": 4, "epoch": 0.5}
     logged = {entry.name: (entry.n, entry.n_bad, str(entry.first), entry.step) for entry in held.logged}
     assert logged == {"loss": (4, 2, "nan", 3), "grad_norm": (3, 2, "inf", 2)}
@@ -162,7 +162,7 @@ def test_the_trainers_log_tells_the_step_and_what_it_logged(tmp_path: Path) -> N
 def test_a_log_of_another_form_is_no_error(tmp_path: Path, history: Any) -> None:
     save_file({"w": torch.ones(1)}, tmp_path / "model.safetensors")
     (tmp_path / "trainer_state.json").write_text(_state(log_history=history), "utf-8")
-    assert read([str(tmp_path)]).verdict == "clean"
+    assert read_checkpoints([str(tmp_path)]).verdict == "clean"
 
 
 def _folder_of_folders(path: Path) -> None:
@@ -213,7 +213,7 @@ def test_what_is_no_checkpoint_is_told_in_one_line(
     monkeypatch.chdir(tmp_path)
     REFUSED[name](Path("run"))
     with pytest.raises(UsageError) as refused:
-        read(["run"])
+        read_checkpoints(["run"])
     assert str(refused.value) == snapshot
     assert str(refused.value).isprintable()
 
@@ -223,7 +223,7 @@ def test_a_path_that_can_name_nothing_is_refused(path: str, tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     Path("file").write_text("x", "utf-8")
     with pytest.raises(UsageError):
-        read([path])
+        read_checkpoints([path])
 
 
 @pytest.mark.skipif(not hasattr(os, "seteuid") or os.geteuid() != 0, reason="only root can become nobody")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from whynan.models.checkpoint.postmortem import read
+from whynan.models.checkpoint.postmortem import read_checkpoints
 from whynan.records.checkpoint import Checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -71,7 +71,7 @@ def lightning_run(folder: Path, poison: int) -> list[str]:
 
 
 def test_a_training_with_lightning(tmp_path: Path) -> None:
-    found = read(lightning_run(tmp_path, poison=3))
+    found = read_checkpoints(lightning_run(tmp_path, poison=3))
     assert found.order is not None
     assert (found.order.by, found.order.key) == ("step", "global_step")
     assert [held.steps["global_step"] for held in found.checkpoints] == [2, 4, 6]
@@ -88,7 +88,7 @@ def test_a_training_with_lightning(tmp_path: Path) -> None:
 
 
 def test_a_healthy_training_with_lightning_is_clean_though_its_callbacks_hold_inf(tmp_path: Path) -> None:
-    found = read(lightning_run(tmp_path, poison=99))
+    found = read_checkpoints(lightning_run(tmp_path, poison=99))
     assert found.verdict == "clean"
     held = found.checkpoints[-1]
     assert [stored.literal for stored in held.tensors if stored.n_posinf] == ["a start value"] * 2
@@ -122,7 +122,7 @@ def bad_files(held: Checkpoint) -> set[str | None]:
 
 
 def test_a_training_with_transformers(tmp_path: Path) -> None:
-    found = read(transformers_run(tmp_path, poison=3))
+    found = read_checkpoints(transformers_run(tmp_path, poison=3))
     assert [held.name for held in found.checkpoints] == ["checkpoint-2/", "checkpoint-4/", "checkpoint-6/"]
     assert [held.steps["global_step"] for held in found.checkpoints] == [2, 4, 6]
     assert (found.first_bad, found.last_good) == (1, 0)
@@ -132,7 +132,7 @@ def test_a_training_with_transformers(tmp_path: Path) -> None:
 
 
 def test_a_healthy_training_with_transformers_is_clean(tmp_path: Path) -> None:
-    found = read(transformers_run(tmp_path, poison=99))
+    found = read_checkpoints(transformers_run(tmp_path, poison=99))
     assert found.verdict == "clean"
     assert all(not held.notes and not held.unloaded for held in found.checkpoints)
     assert all(held.n_tensors > 20 for held in found.checkpoints)
@@ -148,7 +148,7 @@ def test_a_model_that_transformers_saved_in_shards(tmp_path: Path, bad: bool) ->
     model.save_pretrained(tmp_path, max_shard_size="3KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
     for path in (tmp_path, tmp_path / "model.safetensors.index.json"):
-        (held,) = read([str(path)]).checkpoints
+        (held,) = read_checkpoints([str(path)]).checkpoints
         assert [(s.name, s.dtype, s.n_posinf) for s in held.tensors if s.bad] == (
             [("transformer.ln_f.weight", "bfloat16", 1)] if bad else []
         )

@@ -18,7 +18,7 @@ from syrupy.assertion import SnapshotAssertion
 from tests.selection import examples
 from tests.unit.models.onnx_models import info, model_of, taking, tensor, written
 from whynan.errors import UsageError
-from whynan.models.onnx.inputs import Case, generated, read_inputs
+from whynan.models.onnx.inputs import Case, generate_cases, read_inputs
 from whynan.models.onnx.model import dtype_name
 from whynan.models.onnx.opening import OnnxModel, open_model
 
@@ -197,7 +197,7 @@ def test_a_folder_of_test_data_sets_is_many_cases_in_order() -> None:
 
 def test_cases_are_generated_from_consecutive_seeds() -> None:
     model = masked()
-    cases = list(generated(model, ["mask=false"], 5, 3))
+    cases = list(generate_cases(model, ["mask=false"], 5, 3))
     assert [case.name for case in cases] == ["seed 5", "seed 6", "seed 7"]
     assert len({case.values["x"].tobytes() for case in cases}) == 3
     assert cases[1].values["x"].tobytes() == one(model, "mask=false", seed=6).values["x"].tobytes()
@@ -206,7 +206,7 @@ def test_cases_are_generated_from_consecutive_seeds() -> None:
 
 def test_one_case_of_what_is_given_is_that() -> None:
     np.save("x.npy", X)
-    (case,) = generated(masked(), ["x=x.npy", "mask=true"], 0, 1)
+    (case,) = generate_cases(masked(), ["x=x.npy", "mask=true"], 0, 1)
     assert np.array_equal(case.values["x"], X)
 
 
@@ -216,7 +216,7 @@ def test_one_case_of_what_is_given_is_that() -> None:
 def test_what_is_made_up_has_the_sizes_that_are_said() -> None:
     (case,) = read_inputs(masked(), [], seed=0, sizes={"N": 3})
     assert [value.shape for value in case.values.values()] == [(3, 4), (3,)]
-    cases = generated(masked(), ["x=ones"], 0, 2, sizes={"N": 5})
+    cases = generate_cases(masked(), ["x=ones"], 0, 2, sizes={"N": 5})
     assert [case.values["x"].shape for case in cases] == [(5, 4)] * 2
 
 
@@ -238,7 +238,7 @@ def test_a_size_that_does_not_fit_is_refused(kind: str, snapshot: SnapshotAssert
 
 def test_a_model_of_fixed_sizes_is_given_none() -> None:
     with pytest.raises(UsageError, match="none of its dimensions has a name"):
-        list(generated(opened(info("x", [2])), [], 0, 2, sizes={"N": 3}))
+        list(generate_cases(opened(info("x", [2])), [], 0, 2, sizes={"N": 3}))
 
 
 def test_what_is_generated_depends_on_seed_and_name_only() -> None:
@@ -462,7 +462,7 @@ def test_nothing_given_tells_what_is_taken_and_how_to_give_it() -> None:
 
 def test_many_cases_of_the_same_are_refused() -> None:
     with pytest.raises(UsageError) as caught:
-        list(generated(masked(), ["x=zeros", "mask=true"], 0, 9))
+        list(generate_cases(masked(), ["x=zeros", "mask=true"], 0, 9))
     assert str(caught.value) == (
         "9 cases were asked for, and all inputs are given, so that they would be the same: leave an input out, or give "
         "it as name=normal(0,1)"

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whynan.models.checkpoint.order import natural, ordered, steps_of
+from whynan.models.checkpoint.order import natural, order_checkpoints, steps_of
 from whynan.records.checkpoint import Checkpoint, Order
 
 
@@ -18,7 +18,7 @@ def checkpoint(name: str, verdict: Any = "clean", **steps: float) -> Checkpoint:
 
 
 def names(*checkpoints: Checkpoint) -> tuple[list[str], Order]:
-    found, order = ordered(checkpoints)
+    found, order = order_checkpoints(checkpoints)
     return [held.name for held in found], order
 
 

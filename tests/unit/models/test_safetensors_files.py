@@ -14,8 +14,8 @@ from syrupy.assertion import SnapshotAssertion
 
 from whynan.errors import UsageError
 from whynan.models.checkpoint.contents import Unread
-from whynan.models.checkpoint.postmortem import read
-from whynan.models.checkpoint.tensors import opened_safetensors
+from whynan.models.checkpoint.postmortem import read_checkpoints
+from whynan.models.checkpoint.tensors import open_safetensors
 
 NAN = float("nan")
 
@@ -42,7 +42,7 @@ def test_every_type_that_it_writes_is_read(tmp_path: Path) -> None:
         "scalar": torch.tensor(NAN),
     }
     save_file(tensors, tmp_path / "a.safetensors")
-    (checkpoint,) = read([str(tmp_path / "a.safetensors")]).checkpoints
+    (checkpoint,) = read_checkpoints([str(tmp_path / "a.safetensors")]).checkpoints
     bad = {stored.name: stored.n_nan for stored in checkpoint.tensors if stored.bad}
     assert bad == {"bf16": 1, "f8": 1, "e8": 1, "complex": 1, "scalar": 1}
     assert {stored.name for stored in checkpoint.tensors} == set(tensors)
@@ -52,23 +52,23 @@ def test_tensors_come_in_the_order_in_which_they_lie(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     names = {"z": entry("F32", [1], 0, 4), "a": entry("F32", [1], 8, 12), "m": entry("F32", [1], 4, 8)}
     path.write_bytes(header(**names) + struct.pack("<fff", 1, 2, 3))
-    with opened_safetensors(path) as file:
+    with open_safetensors(path) as file:
         found = [(name, tensor.item()) for name, tensor in file.contents() if isinstance(tensor, torch.Tensor)]
     assert found == [("z", 1), ("m", 2), ("a", 3)]
 
 
 def test_metadata_may_tell_the_step(tmp_path: Path) -> None:
     save_file({"a": torch.ones(1)}, tmp_path / "a.safetensors", metadata={"step": "400", "epoch": "many"})
-    with opened_safetensors(tmp_path / "a.safetensors") as file:
+    with open_safetensors(tmp_path / "a.safetensors") as file:
         assert file.steps() == {"step": 400}
 
 
 def test_a_type_that_torch_lacks_is_not_counted(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
     path.write_bytes(header(a=entry("F6_E2M3", [4], 0, 3), b=entry("F32", [1], 3, 7)) + b"abc" + struct.pack("<f", NAN))
-    with opened_safetensors(path) as file:
+    with open_safetensors(path) as file:
         assert dict(file.contents())["a"] == Unread("F6_E2M3", (4,), "Dtype not understood: F6_E2M3")
-    assert read([str(path)]).checkpoints[0].n_bad == 1
+    assert read_checkpoints([str(path)]).checkpoints[0].n_bad == 1
 
 
 HOSTILE: dict[str, bytes] = {
@@ -95,7 +95,7 @@ def test_a_header_that_lies_is_refused_in_one_line(
     monkeypatch.chdir(tmp_path)
     path = Path("model.safetensors")
     path.write_bytes(HOSTILE[name])
-    with pytest.raises(UsageError) as refused, opened_safetensors(path):
+    with pytest.raises(UsageError) as refused, open_safetensors(path):
         pass
     # the library's own wording differs between its versions
     assert str(refused.value).partition(" (")[0] == "model.safetensors is cut off or damaged"

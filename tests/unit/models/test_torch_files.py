@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.contents import contents
+from whynan.models.checkpoint.contents import walk_document
 from whynan.models.checkpoint.files import form_of
 from whynan.models.checkpoint.pickles import StandIn
-from whynan.models.checkpoint.postmortem import read
-from whynan.models.checkpoint.tensors import opened
+from whynan.models.checkpoint.postmortem import read_checkpoints
+from whynan.models.checkpoint.tensors import load_document
 
 NAN = float("nan")
 
@@ -70,7 +70,7 @@ def saved(path: Path, document: Any, **arguments: Any) -> Path:
 
 def found(path: Path) -> dict[str, Any]:
     """Everything in a file by its name: tensors as lists, and the numbers that are not finite."""
-    held = contents(opened(path, form_of(path)).document)
+    held = walk_document(load_document(path, form_of(path)).document)
     return {name: value.tolist() if isinstance(value, Tensor) else value for name, value in held}
 
 
@@ -133,7 +133,7 @@ def test_objects_of_classes_that_are_not_loaded_are_opened_up(tmp_path: Path, ne
             "pair[0]": [1.0],
         }
     ).replace("'counts.(arguments)[0]': None, ", "")
-    unloaded = set(opened(path, form_of(path)).unloaded)
+    unloaded = set(load_document(path, form_of(path)).unloaded)
     here = Settings.__module__
     assert {f"{here}.{name}" for name in ("Settings", "Slotted", "Namespace", "Colour", "Pair")} <= unloaded
 
@@ -143,7 +143,7 @@ def test_a_whole_module_has_the_names_of_its_state_dict(tmp_path: Path) -> None:
     path = saved(tmp_path / "module.pt", module)
     names = [name for name in found(path) if not name.startswith("_")]
     assert sorted(names) == sorted(module.state_dict())
-    assert "torch.nn.modules.linear.Linear" in opened(path, "zip").unloaded
+    assert "torch.nn.modules.linear.Linear" in load_document(path, "zip").unloaded
 
 
 def test_numpy_arrays_and_scalars_are_tensors(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_tensors_of_other_classes_are_their_elements(tmp_path: Path) -> None:
     picture.numel = "hostile"  # type: ignore[assignment]
     jagged = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=torch.jagged)
     document = {"picture": picture, "two": TwoTensor(torch.ones(2), torch.full((2,), NAN)), "jagged": jagged}
-    held = dict(contents(opened(saved(tmp_path / "a.pt", document), "zip").document))
+    held = dict(walk_document(load_document(saved(tmp_path / "a.pt", document), "zip").document))
     assert torch.Tensor.as_subclass(held["picture"], Tensor).isnan().all()
     assert held["two.a"].tolist() == [1, 1]
     assert held["two.b"].isnan().all()
@@ -189,7 +189,7 @@ def test_what_a_container_holds_twice_is_entered_once_and_cycles_end(tmp_path: P
     shared.append(shared)
     for _ in range(60):
         shared = [shared, shared]
-    held = list(contents(opened(saved(tmp_path / "a.pt", shared), "zip").document))
+    held = list(walk_document(load_document(saved(tmp_path / "a.pt", shared), "zip").document))
     assert len(held) == 1
 
 
@@ -199,7 +199,7 @@ def test_deep_nesting_needs_no_deep_stack(tmp_path: Path) -> None:
     path = tmp_path / "a.pt"
     pickled = b"\x80\2" + b"]" * depth + b"G" + struct.pack(">d", NAN) + b"a" * depth + b"."
     _zip(path, **{"a/data.pkl": pickled, "a/version": b"3\n"})
-    ((name, numbers),) = contents(opened(path, "zip").document)
+    ((name, numbers),) = walk_document(load_document(path, "zip").document)
     assert name == "[0]" * (depth - 1)
     assert len(numbers) == 1
 
@@ -246,7 +246,7 @@ def test_a_hostile_file_runs_nothing(tmp_path: Path, name: str, form: str) -> No
     before = set(tmp_path.iterdir())
     # some are refused, others are read: what matters is that nothing comes of it
     with contextlib.suppress(UsageError):
-        list(contents(opened(path, form_of(path)).document))
+        list(walk_document(load_document(path, form_of(path)).document))
     assert set(tmp_path.iterdir()) == before
 
 
@@ -276,7 +276,7 @@ def test_attributes_that_hide_the_methods_of_a_tensor_are_not_used(tmp_path: Pat
         "weight": _attributed(kind, torch.tensor([1.0, NAN])),
         "sparse": _attributed(Tensor, torch.tensor([1.0, 0.0]).to_sparse()),
     }
-    (checkpoint,) = read([str(saved(tmp_path / "a.pt", held))]).checkpoints
+    (checkpoint,) = read_checkpoints([str(saved(tmp_path / "a.pt", held))]).checkpoints
     assert checkpoint.steps == {"step": 3}
     assert [(stored.name, stored.n, stored.n_nan) for stored in checkpoint.tensors] == [
         ("step", 1, 0),
@@ -302,7 +302,7 @@ def test_what_others_allow_is_not_allowed_here(tmp_path: Path) -> None:
     path = saved(tmp_path / "a.pt", Settings())
     with torch.serialization.safe_globals([Settings]):
         before = set(torch.serialization.get_safe_globals())
-        assert isinstance(opened(path, "zip").document, StandIn)
+        assert isinstance(load_document(path, "zip").document, StandIn)
         assert set(torch.serialization.get_safe_globals()) == before >= {Settings}
 
 
@@ -310,7 +310,7 @@ def test_what_others_allow_is_not_allowed_here(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("new", "mapped"), [(True, True), (False, False)], ids=["zip", "legacy"])
 def test_tensors_stay_on_the_disk_where_the_format_allows_it(tmp_path: Path, new: bool, mapped: bool) -> None:
     path = saved(tmp_path / "a.pt", {"a": torch.ones(8)}, _use_new_zipfile_serialization=new)
-    document = opened(path, form_of(path)).document
+    document = load_document(path, form_of(path)).document
     assert (str(path) in Path("/proc/self/maps").read_text("utf-8")) is mapped
     assert document["a"].sum() == 8
 
@@ -408,7 +408,7 @@ def test_what_cannot_be_read_is_told_in_one_line(
     path = Path("last.pt")
     UNREADABLE[name](path)
     with pytest.raises(UsageError) as refused:
-        opened(path, form_of(path))
+        load_document(path, form_of(path))
     assert str(refused.value) == snapshot
     assert str(refused.value).isprintable()
 
@@ -420,7 +420,7 @@ def test_a_file_cut_off_anywhere_is_refused_or_read_whole(tmp_path: Path, new: b
     for size in range(0, len(whole), 7):
         path.write_bytes(whole[:size])
         with pytest.raises(UsageError):
-            opened(path, form_of(path))
+            load_document(path, form_of(path))
 
 
 @pytest.mark.parametrize("new", [True, False], ids=["zip", "legacy"])
@@ -435,7 +435,7 @@ def test_a_file_with_any_byte_changed_is_refused_or_read(tmp_path: Path, new: bo
         changed[place] ^= 0x51
         path.write_bytes(changed)
         try:
-            list(contents(opened(path, form_of(path)).document))
+            list(walk_document(load_document(path, form_of(path)).document))
         except UsageError:
             refused += 1
     assert refused

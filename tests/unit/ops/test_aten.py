@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.capture.provenance.dependence import Refused
 from whynan.capture.torch.operators import Operator, operator_of
-from whynan.capture.torch.provenance.interventions import run, unseen
+from whynan.capture.torch.provenance.interventions import no_trace, run
 from whynan.ops.aten import base_name, is_foreach
 from whynan.ops.table import TORCH
 
@@ -78,7 +78,7 @@ def _of_kind(kind: str) -> Iterator[tuple[Operator, Any, Any]]:
 
 
 def _again(operator: Operator, arguments: Any, replace: Any = lambda t: t) -> list[Tensor]:
-    with unseen():
+    with no_trace():
         return [t for t in run(operator, arguments, replace) if t.dtype is torch.float32]
 
 

@@ -22,13 +22,13 @@ from typing import Any
 import pytest
 
 from whynan.replay import sandbox
-from whynan.replay.sandbox import Held, Outside
-from whynan.replay.sandbox import held_back as held_back_from
+from whynan.replay.sandbox import OutsideAccess, Refusals
+from whynan.replay.sandbox import block_side_effects as held_back_from
 
 HERE = __file__
 
 
-def held_back() -> contextlib.AbstractContextManager[Held]:
+def held_back() -> contextlib.AbstractContextManager[Refusals]:
     """With the names of the test as roots."""
     return held_back_from([sys._getframe(1).f_locals])
 
@@ -222,7 +222,7 @@ def asks(path: Path) -> None:
 )
 def test_what_would_last_is_refused_with_its_line(tmp_path: Path, does: Any, what: str) -> None:
     (tmp_path / "there.txt").write_text("there")
-    with held_back() as held, pytest.raises(Outside) as refused:
+    with held_back() as held, pytest.raises(OutsideAccess) as refused:
         does(tmp_path)
     assert refused.value.what == what.format(tmp_path)
     file, number = refused.value.where
@@ -291,7 +291,7 @@ def test_all_is_put_back_where_the_body_raises(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wait", [threading.Barrier(2).wait, threading.Event().wait])
 def test_nobody_waits_for_what_another_thread_would_bring(wait: Any) -> None:
-    with held_back(), pytest.raises(Outside, match="waits for another thread"):
+    with held_back(), pytest.raises(OutsideAccess, match="waits for another thread"):
         wait()
 
 

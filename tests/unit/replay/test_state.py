@@ -22,7 +22,7 @@ import xdist.remote
 from execnet.gateway_base import get_execmodel
 from torch import nn
 
-from whynan.replay.mutable_state import Contents, Gradients
+from whynan.replay.mutable_state import Gradients, ObjectSnapshot
 from whynan.replay.snapshot import restore, rng
 
 DRAWS: dict[str, Callable[[], Any]] = {
@@ -259,11 +259,11 @@ def test_what_a_thing_holds_is_put_back_into_it(name: str) -> None:
     _, thing, change, see = next(row for row in changes() if row[0] == name)
     names = {"thing": thing}
     before = see(thing)
-    contents = Contents([names])
+    contents = ObjectSnapshot([names])
     change(thing)
     names["thing"], names["new"] = None, 1
     assert see(thing) != before
-    contents.put_back()
+    contents.restore()
     assert names == {"thing": thing}
     assert names["thing"] is thing
     assert see(thing) == before
@@ -273,10 +273,10 @@ def test_what_a_thing_holds_is_put_back_into_it(name: str) -> None:
 def test_no_code_of_the_programs_is_called() -> None:
     unfriendly = Unfriendly()
     dict.__setitem__(unfriendly, "inner", [1])
-    contents = Contents([[unfriendly]])
+    contents = ObjectSnapshot([[unfriendly]])
     dict.__getitem__(unfriendly, "inner").append(2)
     dict.__setitem__(unfriendly, "new", 1)
-    contents.put_back()
+    contents.restore()
     assert list(dict.items(unfriendly)) == [("inner", [1])]
 
 
@@ -309,9 +309,9 @@ def test_classes_are_told_apart_by_identity(metaclass: Any, monkeypatch: pytest.
 
     held = Config()
     monkeypatch.setattr(Answering, "refuses", True)
-    found = Contents([{"held": held, "kind": Config, "each": iter(held)}])
+    found = ObjectSnapshot([{"held": held, "kind": Config, "each": iter(held)}])
     held.seen.append(2)
-    found.put_back()
+    found.restore()
     assert held.seen == [1]
     assert not found.failed
 
@@ -319,12 +319,12 @@ def test_classes_are_told_apart_by_identity(metaclass: Any, monkeypatch: pytest.
 def test_what_threads_share_in_a_library_stays_as_they_have_left_it() -> None:
     executor, handler, ours = ThreadPoolExecutor(1), BufferingHandler(100), Locked()
     names = {"executor": executor, "handler": handler, "ours": ours}
-    contents = Contents([names])
+    contents = ObjectSnapshot([names])
     executor.submit(int).result()
     handler.buffer.append(logging.makeLogRecord({}))
     ours.seen.append(1)
     threads = list(executor._threads)
-    contents.put_back()
+    contents.restore()
     executor.shutdown()
     assert (list(executor._threads), handler.buffer, ours.seen) == (threads, [], [])
     assert threads
@@ -336,9 +336,9 @@ def test_a_librarys_code_that_is_run_as_no_module_is_still_the_librarys() -> Non
     exec(compile(Path(str(path)).read_text(), str(path), "exec"), names)
     queue = names["TestQueue"](get_execmodel("thread"))
     queue.put(1)
-    contents = Contents([{"queue": queue}])
+    contents = ObjectSnapshot([{"queue": queue}])
     queue.replace([2, 3])
-    contents.put_back()
+    contents.restore()
     assert list(queue._items) == [2, 3]
 
 
@@ -366,11 +366,11 @@ def test_counters_in_classes_closures_and_defaults_are_put_back() -> None:
         Meter.seen.append(count)
 
     step()
-    contents = Contents([{"step": step, "Meter": Meter}])
+    contents = ObjectSnapshot([{"step": step, "Meter": Meter}])
     step()
     Meter.made = 1  # type: ignore[attr-defined]
     assert (count, step.__defaults__, Meter.total, Meter.seen) == (2, ([1, 2],), 2, [1, 2])
-    contents.put_back()
+    contents.restore()
     assert (count, step.__defaults__, Meter.total, Meter.seen) == (1, ([1],), 1, [1])
     assert not hasattr(Meter, "made")
 
@@ -416,13 +416,13 @@ def test_a_training_is_as_it_was() -> None:
         return scheduler.state_dict(), groups, gradients, shadow, average.updates, flags, len(adam.state)
 
     before = str(held())
-    contents = Contents([{"model": model, "adam": adam, "scheduler": scheduler, "average": average}])
+    contents = ObjectSnapshot([{"model": model, "adam": adam, "scheduler": scheduler, "average": average}])
     model.eval()
     inner.register_buffer("new", torch.ones(1))
     next(iter(model.parameters())).requires_grad_(False)
     step()
     assert str(held()) != before
-    contents.put_back()
+    contents.restore()
     assert str(held()) == before
     assert not hasattr(inner, "new")
     assert all(p.requires_grad for p in model.parameters())
@@ -432,9 +432,9 @@ def test_a_training_is_as_it_was() -> None:
 def test_a_buffer_given_another_tensor_is_the_first_again() -> None:
     norm = nn.BatchNorm1d(2)
     mean = norm.running_mean
-    contents = Contents([{"norm": norm}])
+    contents = ObjectSnapshot([{"norm": norm}])
     norm.running_mean = torch.ones(2)
-    contents.put_back()
+    contents.restore()
     assert norm.running_mean is mean
 
 
@@ -445,7 +445,7 @@ def test_what_cannot_be_put_back_is_listed() -> None:
     ended = items()
     list(ended)
     numbers, batches, pairs = itertools.count(), items(), iter([1, 2])
-    contents = Contents(
+    contents = ObjectSnapshot(
         [{"a": [numbers], "b": {"batches": batches}, "c": pairs, "ended": ended, "d": [1], "e": "text"}]
     )
     assert sorted(map(id, contents.iterators)) == sorted(map(id, [numbers, batches, pairs]))
@@ -453,65 +453,65 @@ def test_what_cannot_be_put_back_is_listed() -> None:
 
 def test_what_a_loader_is_in_the_middle_of_is_listed() -> None:
     loader = torch.utils.data.DataLoader([1, 2, 3])
-    assert not Contents([{"loader": loader}]).iterators
-    assert Contents([{"batches": iter(loader)}]).iterators
+    assert not ObjectSnapshot([{"loader": loader}]).iterators
+    assert ObjectSnapshot([{"batches": iter(loader)}]).iterators
 
 
 def test_large_arrays_are_listed_and_left() -> None:
     array = np.zeros(1 << 18)
-    assert Contents([{"array": array}]).large[0] is array
+    assert ObjectSnapshot([{"array": array}]).large[0] is array
 
 
 def test_what_cannot_be_put_back_hinders_nothing_else() -> None:
     stream, numbers = io.BytesIO(b"ab"), [1]
-    contents = Contents([[stream, numbers]])
+    contents = ObjectSnapshot([[stream, numbers]])
     stream.close()
     numbers.append(2)
-    contents.put_back()
+    contents.restore()
     assert numbers == [1]
     assert len(contents.failed) == 1
 
 
 def test_what_compiling_put_into_a_modules_names_stays() -> None:
     names: dict[str, Any] = {"__builtins__": {}, "step": 1, "gone": 2}
-    contents = Contents([names])
+    contents = ObjectSnapshot([names])
     names.update({"__compiled_fn_3": len, "made": 3, "step": 2})
     del names["gone"]
-    contents.put_back()
+    contents.restore()
     assert names == {"__builtins__": {}, "step": 1, "gone": 2, "__compiled_fn_3": len}
 
 
 def test_too_much_is_said() -> None:
     many = [[k] for k in range(1000)]
-    assert not Contents([many]).exceeded
-    assert Contents([many], limit=500).exceeded
+    assert not ObjectSnapshot([many]).exceeded
+    assert ObjectSnapshot([many], limit=500).exceeded
 
 
 def test_things_within_each_other_end() -> None:
     loop: list[Any] = []
     loop.append(loop)
-    contents = Contents([loop])
+    contents = ObjectSnapshot([loop])
     loop.append(1)
-    contents.put_back()
+    contents.restore()
     assert len(loop) == 1
 
 
 def test_no_deeper_than_was_said() -> None:
     nested: list[Any] = [[[1]]]
-    contents = Contents([nested], depth=1)
+    contents = ObjectSnapshot([nested], depth=1)
     nested[0].append(2)
     nested[0][0].append(2)
-    contents.put_back()
+    contents.restore()
     assert nested == [[[1, 2]]]
 
 
 def test_gradients_are_the_same_objects_again() -> None:
     first, second = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
     first.grad = grad = torch.ones(2)
-    taken = Gradients.taken([first, second])
+    taken = Gradients.snapshot([first, second])
     first.grad = None
     second.grad = torch.ones(2)
-    taken.put_back()
+    taken.restore()
     assert first.grad is grad
     assert second.grad is None
 
@@ -520,10 +520,10 @@ def test_memory_that_was_exchanged_is_exchanged_back() -> None:
     weight = nn.Parameter(torch.ones(2))
     weight.grad = grad = torch.ones(2)
     address = weight.data_ptr()
-    taken = Gradients.taken([weight])
+    taken = Gradients.snapshot([weight])
     weight.grad = None
     weight.data = torch.zeros(5)
-    taken.put_back()
+    taken.restore()
     assert weight.data_ptr() == address
     assert weight.tolist() == [1.0, 1.0]
     assert weight.grad is grad

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pytest
 
-from whynan.replay.continuation.code import Tail, compiled, owner_of, tail_after, tail_from
+from whynan.replay.continuation.code import Tail, compile_tail, owner_of, tail_after, tail_from
 from whynan.source.syntax import Span
 
 FILENAME = "/programs/marked.py"
@@ -90,10 +90,10 @@ class Program:
         bound = {name: self.values[name] for name in tail.live if name in self.values}
         if self.code.co_name == "<module>":
             namespace = {"__name__": "marked", "Items": Items} | bound | given
-            return exec(compiled(tail), namespace)
+            return exec(compile_tail(tail), namespace)
         free = self.code.co_freevars
         arguments = {name: value for name, value in bound.items() if name not in free} | given
-        code = compiled(tail, parameters=set(arguments), free=free)
+        code = compile_tail(tail, parameters=set(arguments), free=free)
         closure = tuple(CellType(self.values[name]) for name in code.co_freevars)
         return FunctionType(code, self.globals, code.co_name, None, closure)(
             *(arguments[name] for name in code.co_varnames[: code.co_argcount])
@@ -593,7 +593,7 @@ def test_the_code_keeps_the_positions_of_the_file(name: str) -> None:
     case = EVERYWHERE[name]
     for source in (case.source, in_function(case.source)):
         program = marked(source, case.at)
-        code = compiled(program.tail(), parameters=[f"_whynan_items_{k}" for k in range(2)])
+        code = compile_tail(program.tail(), parameters=[f"_whynan_items_{k}" for k in range(2)])
         known = set(positions(program.code))
         assert set(positions(code)) - known <= {(program.code.co_firstlineno,) * 2 + (0, 0)} | heads(program.tree)
         assert (code.co_filename, code.co_name) == (FILENAME, program.code.co_name)
@@ -657,12 +657,12 @@ def test_cells_are_shared_with_functions_that_were_made_before() -> None:
         result = f()
         """)
     tail = program.tail()
-    code = compiled(tail, parameters=["read"], free=["n"])
+    code = compile_tail(tail, parameters=["read"], free=["n"])
     cell = CellType(1)
     read = FunctionType(program.values["read"].__code__, {}, "read", None, (cell,))
     assert FunctionType(code, program.namespace, "f", None, (cell,))(read) == program.namespace["result"] == 2
     with pytest.raises(ValueError, match="not both: n"):
-        compiled(tail, parameters=["n"], free=["n"])
+        compile_tail(tail, parameters=["n"], free=["n"])
 
 
 LIVE: dict[str, tuple[str, str]] = {

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from whynan.replay.undo_log import TooMuch, Undo
+from whynan.replay.undo_log import TooMuch, UndoLog
 
 
 def bits(tensor: Tensor) -> bytes:
@@ -29,7 +29,7 @@ DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.com
 def test_every_kind_of_tensor_is_put_back(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     tensor = torch.randint(0, 2, shape).to(dtype)
     before = bits(tensor)
-    with Undo():
+    with UndoLog():
         tensor.fill_(1)
         tensor.logical_not_()
         tensor.zero_()
@@ -41,7 +41,7 @@ def test_every_kind_of_tensor_is_put_back(dtype: torch.dtype, shape: tuple[int, 
 def test_payloads_of_nan_and_the_sign_of_zero_stay() -> None:
     tensor = PAYLOAD.clone()
     before = bits(tensor)
-    with Undo():
+    with UndoLog():
         tensor.mul_(-2.0).add_(1.0)
     assert bits(tensor) == before == bits(PAYLOAD)
 
@@ -134,7 +134,7 @@ def test_every_way_to_write_is_undone(write: Callable[[Tensor], None]) -> None:
     version = tensor._version
     during = None
     try:
-        with Undo():
+        with UndoLog():
             try:
                 write(tensor)
             finally:
@@ -157,14 +157,14 @@ def test_what_the_operators_compute_meanwhile_is_the_same() -> None:
         return [held.prod(), held.sum(), held @ x, torch.linalg.norm(held), held.softmax(0), held.std(), held.cumsum(1)]
 
     bare = work()
-    with Undo() as undo:
+    with UndoLog() as undo:
         watched = work()
     assert [bits(a) for a in bare] == [bits(b) for b in watched]
     assert undo.bytes == 0
 
 
 def test_what_was_made_meanwhile_keeps_what_was_written() -> None:
-    with Undo() as undo:
+    with UndoLog() as undo:
         made = torch.zeros(4)
         made.add_(1.0)
         made.view(2, 2)[0] = 5.0
@@ -178,7 +178,7 @@ def test_what_was_made_meanwhile_keeps_what_was_written() -> None:
 
 def test_a_storage_is_copied_once_however_often_it_is_written() -> None:
     tensor = torch.zeros(100)
-    with Undo() as undo:
+    with UndoLog() as undo:
         for k in range(100):
             tensor[k].add_(1.0)
     assert undo.bytes == 400
@@ -190,10 +190,10 @@ def test_what_it_may_keep_is_bounded() -> None:
     class FullError(Exception):
         pass
 
-    with pytest.raises(FullError), Undo(limit=100, error=FullError):
+    with pytest.raises(FullError), UndoLog(limit=100, error=FullError):
         small.add_(1.0)
         large.add_(1.0)
-    with pytest.raises(TooMuch), Undo(limit=100):
+    with pytest.raises(TooMuch), UndoLog(limit=100):
         large.add_(1.0)
     assert not small.any()
     assert not large.any()
@@ -203,7 +203,7 @@ def test_batch_norm_forgets_what_it_saw() -> None:
     for norm, x in ((nn.BatchNorm1d(4), torch.randn(8, 4)), (nn.BatchNorm2d(3), torch.randn(2, 3, 4, 4))):
         norm(x)
         before = {name: bits(value) for name, value in norm.state_dict().items()}
-        with Undo():
+        with UndoLog():
             norm(x * 2.0).sum().backward()
             assert int(norm.num_batches_tracked or 0) == 2
             during = {name: bits(value) for name, value in norm.state_dict().items()}
@@ -229,7 +229,7 @@ def test_a_step_of_adam_is_undone(keywords: dict[str, Any]) -> None:
 
     step()
     before = held()
-    with Undo():
+    with UndoLog():
         step()
         during = held()
     assert all(a != b for a, b in zip(before, during, strict=True))
@@ -241,7 +241,7 @@ def test_a_gradient_added_to_is_as_it_was() -> None:
     weight.sum().backward()
     grad = weight.grad
     assert grad is not None
-    with Undo():
+    with UndoLog():
         (weight * 5.0).sum().backward()
         assert grad.tolist() == [6.0, 6.0, 6.0]
     assert weight.grad is grad
@@ -251,7 +251,7 @@ def test_a_gradient_added_to_is_as_it_was() -> None:
 def test_a_graph_from_before_can_still_be_differentiated() -> None:
     weight = torch.ones(3, requires_grad=True)
     loss = (weight * weight).sum()
-    with torch.no_grad(), Undo():
+    with torch.no_grad(), UndoLog():
         weight.add_(1.0)
         weight[0].add_(1.0)
     loss.backward()
@@ -273,7 +273,7 @@ def test_without_it_that_graph_is_lost() -> None:
 def test_a_batch_that_a_gradient_was_written_into_is_a_leaf_again(view: bool) -> None:
     batch, weight = torch.ones(3), torch.ones(3, requires_grad=True)
     seen = batch[:3] if view else batch
-    with Undo():
+    with UndoLog():
         seen.mul_(weight)
         assert batch.requires_grad
     assert not batch.requires_grad
@@ -283,7 +283,7 @@ def test_a_batch_that_a_gradient_was_written_into_is_a_leaf_again(view: bool) ->
 
 def test_memory_of_numpys_is_put_back() -> None:
     array = np.ones(3)
-    with Undo():
+    with UndoLog():
         torch.empty(3)
         torch.from_numpy(array).add_(1.0)
         assert array.tolist() == [2.0, 2.0, 2.0]
@@ -292,14 +292,14 @@ def test_memory_of_numpys_is_put_back() -> None:
 
 def test_what_cannot_be_kept_is_named() -> None:
     sparse = torch.eye(3).to_sparse()
-    with Undo() as undo:
+    with UndoLog() as undo:
         sparse.mul_(2.0)
     assert list(undo.missed) == ["aten.mul_.Tensor"]
 
 
 def test_what_is_written_without_an_operator_can_be_kept_by_hand() -> None:
     tensor = torch.ones(3)
-    with Undo() as undo:
+    with UndoLog() as undo:
         undo.keep(tensor)
         tensor.numpy()[:] = 5.0
     assert tensor.tolist() == [1.0, 1.0, 1.0]
@@ -326,7 +326,7 @@ class Counting(Tensor):
 def test_a_subclass_is_looked_into() -> None:
     inner = torch.ones(3)
     wrapped = Counting(inner)
-    with Undo():
+    with UndoLog():
         wrapped.add_(1.0)
         assert inner.tolist() == [2.0, 2.0, 2.0]
     assert inner.tolist() == [1.0, 1.0, 1.0]
@@ -339,7 +339,7 @@ def scale(x: Tensor, by: float) -> None:
 
 def test_an_operator_of_the_programs_own_is_undone() -> None:
     tensor = torch.ones(3)
-    with Undo():
+    with UndoLog():
         scale(tensor, 3.0)
         assert tensor.tolist() == [3.0, 3.0, 3.0]
     assert tensor.tolist() == [1.0, 1.0, 1.0]
@@ -347,7 +347,7 @@ def test_an_operator_of_the_programs_own_is_undone() -> None:
 
 def test_it_can_be_below_another_mode_and_above_one() -> None:
     tensor = torch.ones(3)
-    outer, inner = Undo(), Undo()
+    outer, inner = UndoLog(), UndoLog()
     with outer:
         tensor.add_(1.0)
         with inner:

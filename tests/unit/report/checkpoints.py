@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from whynan.models.checkpoint.postmortem import read
+from whynan.models.checkpoint.postmortem import read_checkpoints
 from whynan.records.checkpoint import Checkpoints
 
 NAN, INF = float("nan"), float("inf")
@@ -169,7 +169,7 @@ def found(name: str, folder: Path) -> Checkpoints:
     folder.mkdir(parents=True)
     os.chdir(folder)
     try:
-        report = read(WRITTEN[name](), allow=("cache", "unused*") if name == "notes" else ())
+        report = read_checkpoints(WRITTEN[name](), allow=("cache", "unused*") if name == "notes" else ())
     finally:
         os.chdir(before)
     checkpoints = tuple(held.model_copy(update={"size": 123_456}) for held in report.checkpoints)

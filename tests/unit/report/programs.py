@@ -44,7 +44,9 @@ LINES = {
     60: "    best = torch.full((), float('inf'))",
 }
 
-ALLOWED = Note.of("allowed", code="WN101", name="zero-over-zero", file="net.py", line=20, reason="empty rows are meant")
+ALLOWED = Note.create(
+    "allowed", code="WN101", name="zero-over-zero", file="net.py", line=20, reason="empty rows are meant"
+)
 
 
 def line_of(file: str, number: int) -> str | None:
@@ -69,7 +71,7 @@ def cause(summary: str, line: int | None = None, file: str = "net.py") -> ChainL
     return ChainLink(role="cause", op="aten.relu.default", phase="forward", site=where, summary=summary)
 
 
-CARRIED = Note.of("carries_on", operator="mul")
+CARRIED = Note.create("carries_on", operator="mul")
 
 
 def step(op: str = "aten.mul.Tensor", phase: Phase = "forward", said: Note = CARRIED) -> ChainLink:
@@ -262,7 +264,7 @@ LITERAL = finding(
     chain=(),
 )
 
-TURNED = step("aten.rsqrt.default", said=Note.of("float64_differs", operator="rsqrt", result=0, meant=0.0033))
+TURNED = step("aten.rsqrt.default", said=Note.create("float64_differs", operator="rsqrt", result=0, meant=0.0033))
 READ = finding(severity="warning", reaches=(reach("observed"),))
 HELD = finding(step=None, reaches=(reach("observed", "a tensor still held", 4, 32),))
 DAMAGING = finding(

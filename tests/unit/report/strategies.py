@@ -44,22 +44,22 @@ COUNT = st.integers(0, 2**63 - 1)
 SHOWN = st.none() | st.booleans() | TEXT | st.integers(-(2**53), 2**53) | st.floats()
 STEPS = st.one_of(
     st.builds(
-        lambda operands, result: Note.of(
+        lambda operands, result: Note.create(
             "computed", operator="mul", operands=operands, result=result, arithmetic=True, dtype=None, smallest=None
         ),
         st.lists(SHOWN, max_size=3).map(tuple),
         SHOWN,
     ),
-    st.builds(lambda count: Note.of("more_events", count=count), st.none() | COUNT),
+    st.builds(lambda count: Note.create("more_events", count=count), st.none() | COUNT),
     st.builds(
-        lambda bad: Note.of("bears", operator=None, bad=bad, back=False), st.sampled_from(["NaN", "Inf", "-Inf"])
+        lambda bad: Note.create("bears", operator=None, bad=bad, back=False), st.sampled_from(["NaN", "Inf", "-Inf"])
     ),
 )
 NOTES = st.one_of(
-    st.builds(lambda steps: Note.of("watched", steps=steps), COUNT),
-    st.builds(lambda text: Note.of("written", sentence=text), TEXT),
-    st.builds(lambda thread: Note.of("thread_not_entered", thread=thread), st.none() | TEXT),
-    st.builds(lambda names, why: Note.of("no_replay", way=names, eager=False, why=why), TEXT, st.none() | TEXT),
+    st.builds(lambda steps: Note.create("watched", steps=steps), COUNT),
+    st.builds(lambda text: Note.create("written", sentence=text), TEXT),
+    st.builds(lambda thread: Note.create("thread_not_entered", thread=thread), st.none() | TEXT),
+    st.builds(lambda names, why: Note.create("no_replay", way=names, eager=False, why=why), TEXT, st.none() | TEXT),
 )
 LINE = st.integers(1, 10**6)
 NUMBER = st.floats() | st.integers(-(2**63), 2**63 - 1)

@@ -17,7 +17,7 @@ from syrupy.assertion import SnapshotAssertion
 from tests.unit.report.checkpoints import HOSTILE, WRITTEN, found
 from whynan.errors import UsageError
 from whynan.records.checkpoint import Checkpoints
-from whynan.report.postmortem.text import SCHEMA_FILE, make_schema, read, redacted, render, schema, to_json
+from whynan.report.postmortem.text import SCHEMA_FILE, make_schema, parse_postmortem, redacted, render, schema, to_json
 
 ROOT = Path(__file__).parents[3]
 COLOR_CODE = re.compile(r"\x1b\[[0-9;]*m")
@@ -90,8 +90,8 @@ def test_it_is_strict_json_of_its_schema_and_is_read_back(name: str) -> None:
         text = to_json(made)
         VALIDATOR.validate(strictly(text))
         assert text.replace("\n", "").isprintable()
-        assert repr(read(text)) == repr(made)
-        assert render(read(text), width=100) == render(made, width=100)
+        assert repr(parse_postmortem(text)) == repr(made)
+        assert render(parse_postmortem(text), width=100) == render(made, width=100)
 
 
 def test_the_published_schema_is_that_of_the_record_types() -> None:
@@ -115,7 +115,7 @@ def test_another_document_is_refused(path: tuple[str | int, ...]) -> None:
     with pytest.raises(ValidationError):
         VALIDATOR.validate(document)
     with pytest.raises(UsageError):
-        read(json.dumps(document))
+        parse_postmortem(json.dumps(document))
 
 
 def test_every_counter_of_every_tensor_is_in_the_document() -> None:

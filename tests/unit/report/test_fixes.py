@@ -17,7 +17,7 @@ from whynan.records import Fix, FixVerdict, Report
 from whynan.records.trial import Trial
 from whynan.report import fixes, trial
 from whynan.report import page as layout
-from whynan.report.json import read, to_json
+from whynan.report.json import parse_report, to_json
 from whynan.report.redaction import redacted
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -34,7 +34,7 @@ def hostile(text: str) -> Report:
     ]
     place = site(12, "torch.atan2(imag, real)").model_copy(update={"file": text, "code": text})
     found = finding(rule=text, name=text, site=place, node=text, fixes=tuple(told))
-    return read(to_json(report(found, run={"command": text})))
+    return parse_report(to_json(report(found, run={"command": text})))
 
 
 def check(text: str, width: int) -> None:

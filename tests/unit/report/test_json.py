@@ -18,7 +18,7 @@ from tests.unit.report.programs import FORWARD, REPORTS, finding, reach, report,
 from tests.unit.report.strategies import reports
 from whynan.errors import UsageError
 from whynan.records import Report
-from whynan.report.json import SCHEMA_FILE, make_schema, read, schema, to_json
+from whynan.report.json import SCHEMA_FILE, make_schema, parse_report, schema, to_json
 
 ROOT = Path(__file__).parents[3]
 VALIDATOR = Draft202012Validator(schema())
@@ -38,7 +38,7 @@ def strictly(text: str) -> Any:
 def test_every_report_is_strict_json_of_its_schema_and_is_read_back(made: Report) -> None:
     text = to_json(made)
     VALIDATOR.validate(strictly(text))
-    again = read(text)
+    again = parse_report(text)
     assert to_json(again) == text
     assert repr(again) == repr(made)
 
@@ -48,7 +48,7 @@ def test_every_report_is_strict_json_of_its_schema_and_is_read_back(made: Report
 def test_reports_of_programs_survive_the_file(name: str, indent: int | None) -> None:
     text = to_json(REPORTS[name], indent=indent)
     VALIDATOR.validate(strictly(text))
-    assert repr(read(text.encode())) == repr(REPORTS[name])
+    assert repr(parse_report(text.encode())) == repr(REPORTS[name])
     assert ("\n" in text) is (indent is not None)
 
 
@@ -60,7 +60,7 @@ def test_nan_and_the_infinities_are_words_and_come_back_as_numbers() -> None:
     assert held["value"] == "-Infinity"
     assert [o["value"] for o in held["operands"]] == ["NaN", "Infinity", "-Infinity"]
     assert [o["min"] for o in held["operands"]] == ["NaN", "Infinity", "-Infinity"]
-    again = read(to_json(made))
+    again = parse_report(to_json(made))
     assert repr(again) == repr(made)
     assert all(isinstance(o.value, float) for o in again.findings[0].element.operands)
 
@@ -72,7 +72,7 @@ def test_a_name_that_is_no_unicode_is_written_as_its_escape() -> None:
     text = to_json(made)
     VALIDATOR.validate(strictly(text))
     text.encode("utf-8")
-    again = read(text)
+    again = parse_report(text)
     assert again.findings[0].reaches[0].name == "w\\udc80"
     assert again.unused_allows == ("w\\udc80",)
     assert again.run.flags == {"w\\udc80": "w\\udc80", "x": 1.5}
@@ -128,7 +128,7 @@ def test_what_is_no_report_is_refused_with_the_first_thing_that_is_wrong(
     name: str, snapshot: SnapshotAssertion
 ) -> None:
     with pytest.raises(UsageError) as refused:
-        read(REFUSED[name])
+        parse_report(REFUSED[name])
     assert str(refused.value) == snapshot
     assert str(refused.value).isprintable()
     assert len(str(refused.value)) < 1200
@@ -139,7 +139,7 @@ def test_what_is_no_report_is_refused_with_the_first_thing_that_is_wrong(
 def test_a_document_that_is_cut_off_is_never_read(made: Report) -> None:
     text = to_json(made, indent=None)
     with pytest.raises(UsageError):
-        read(text[: len(text) // 2])
+        parse_report(text[: len(text) // 2])
 
 
 def test_the_published_schema_is_that_of_the_record_types() -> None:

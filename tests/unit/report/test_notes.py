@@ -34,7 +34,7 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 def _redacted(note: Note) -> Note:
-    return Redaction(FACTS, Pseudonyms()).of(note)
+    return Redaction(FACTS, Pseudonyms()).redact(note)
 
 
 def test_every_kind_has_a_sentence_and_no_other() -> None:
@@ -63,48 +63,49 @@ def test_a_note_whose_values_are_left_out_has_a_sentence(kind: str) -> None:
 def test_a_missing_sentence_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(SENTENCES, "no_way")
     with pytest.raises(KeyError):
-        sentence(Note.of("no_way"))
+        sentence(Note.create("no_way"))
 
 
 @pytest.mark.parametrize(
     ("note", "said"),
     [
-        (Note.of("whynan_failed"), "whynan met an error of its own and stopped looking: what follows it was not seen"),
-        (Note.of("compiled_region", file=None, line=None), f"a compiled region {REGION}"),
-        (Note.of("other_gradient_formula", node="ProdBackward0"),
+        (Note.create("whynan_failed"),
+         "whynan met an error of its own and stopped looking: what follows it was not seen"),
+        (Note.create("compiled_region", file=None, line=None), f"a compiled region {REGION}"),
+        (Note.create("other_gradient_formula", node="ProdBackward0"),
          "ProdBackward0: PyTorch computes this gradient by another formula while it is watched; it can differ without"),
-        (Note.of("operands_let_go", events=1234),
+        (Note.create("operands_let_go", events=1234),
          "operands of 1,234 earlier events were let go to keep within the memory budget: what came before may be "
          "missing, and a larger memory= keeps it"),
-        (Note.of("ranges_left_out", tensors=12), "ranges of 12 more tensors were left out"),
-        (Note.of("other_events", second=3, first=4), "the second run had 3 events, the first 4"),
-        (Note.of("looked_up_to", step=3), "looked at up to step 3, as --steps says"),
-        (Note.of("never_reached", step=3), "step 3 was never reached, so nothing was looked at"),
-        (Note.of("bad_step", **BAD), "NaN or Inf in the loss and 3 gradients at step 7"),
-        (Note.of("bad_step", **{**BAD, "loss": False, "skipped": 8}),
+        (Note.create("ranges_left_out", tensors=12), "ranges of 12 more tensors were left out"),
+        (Note.create("other_events", second=3, first=4), "the second run had 3 events, the first 4"),
+        (Note.create("looked_up_to", step=3), "looked at up to step 3, as --steps says"),
+        (Note.create("never_reached", step=3), "step 3 was never reached, so nothing was looked at"),
+        (Note.create("bad_step", **BAD), "NaN or Inf in the loss and 3 gradients at step 7"),
+        (Note.create("bad_step", **{**BAD, "loss": False, "skipped": 8}),
          "NaN or Inf in 3 gradients at step 7, which a loss scaler has skipped 8 times on end"),
-        (Note.of("bad_step", **{**BAD, "loss": False, "gradients": 0}), "NaN or Inf in the weights at step 7"),
-        (Note.of("bad_step", **{**BAD, "loss": False, "gradients": 0, "read": True}),
+        (Note.create("bad_step", **{**BAD, "loss": False, "gradients": 0}), "NaN or Inf in the weights at step 7"),
+        (Note.create("bad_step", **{**BAD, "loss": False, "gradients": 0, "read": True}),
          "NaN or Inf in a number that was read at step 7"),
-        (Note.of("bad_step", **{**BAD, "loss": False, "gradients": 0, "raised": True}),
+        (Note.create("bad_step", **{**BAD, "loss": False, "gradients": 0, "raised": True}),
          "NaN or Inf in what the program held as it raised at step 7"),
-        (Note.of("watched", steps=1234), "1,234 steps watched: the loss and the gradients of each were finite"),
-        (Note.of("more_bad_steps", steps=3), "3 more steps bad after that, not looked into"),
-        (Note.of("spoilt_at_the_end", parameters=1, graphs=False),
+        (Note.create("watched", steps=1234), "1,234 steps watched: the loss and the gradients of each were finite"),
+        (Note.create("more_bad_steps", steps=3), "3 more steps bad after that, not looked into"),
+        (Note.create("spoilt_at_the_end", parameters=1, graphs=False),
          "1 parameter bad after the last step: spoilt by that step"),
-        (Note.of("spoilt_at_the_end", parameters=1, graphs=True),
+        (Note.create("spoilt_at_the_end", parameters=1, graphs=True),
          "1 parameter bad at the end: spoilt by the last step, or in a CUDA graph"),
-        (Note.of("graph_replays", replays=1234), "1,234 replays of CUDA graphs: what ran inside was not looked at"),
-        (Note.of("found_late", step=7, skipped=False),
+        (Note.create("graph_replays", replays=1234), "1,234 replays of CUDA graphs: what ran inside was not looked at"),
+        (Note.create("found_late", step=7, skipped=False),
          'found one step late: sync="deferred"; weights were moved by step 7'),
-        (Note.of("found_late", step=7, skipped=True),
+        (Note.create("found_late", step=7, skipped=True),
          'found one step late: sync="deferred"; a loss scaler has skipped step 7'),
-        (Note.of("spoilt_before", parameters=2, step=8),
+        (Note.create("spoilt_before", parameters=2, step=8),
          "2 parameters bad before step 8: by the step before it, or earlier; whynan run --start-step 7 looks at every "
          "operation from that step on"),
-        (Note.of("spoilt_before", parameters=2, step=1),
+        (Note.create("spoilt_before", parameters=2, step=1),
          "2 parameters bad before step 1, the first that was watched"),
-        (Note.of("start_step_advice", step=7),
+        (Note.create("start_step_advice", step=7),
          "whynan run --start-step 7 looks at every operation from that step on, in another run"),
     ],
 )  # fmt: skip
@@ -116,48 +117,49 @@ def test_what_holds_nothing_private_stays_as_it_is(note: Note, said: str) -> Non
 @pytest.mark.parametrize(
     ("note", "said", "left"),
     [
-        (Note.of("compiled_region", file="/home/ada/net.py", line=3),
+        (Note.create("compiled_region", file="/home/ada/net.py", line=3),
          f"a compiled region at /home/ada/net.py:3 {REGION}", f"a compiled region {REGION}"),
-        (Note.of("other_gradient_formula", node="MySecretBackward"),
+        (Note.create("other_gradient_formula", node="MySecretBackward"),
          "MySecretBackward: PyTorch computes this gradient by another formula while it is watched; it can differ "
          "without",
          "a gradient: PyTorch computes this gradient by another formula while it is watched; it can differ without"),
-        (Note.of("thread_not_entered", thread="ada"),
+        (Note.create("thread_not_entered", thread="ada"),
          "thread 'ada' was not entered: what it computed was not traced",
          "a thread was not entered: what it computed was not traced"),
-        (Note.of("allowed", code="WN101", name="zero-over-zero", file="/home/ada/net.py", line=3, reason="ada said so"),
+        (Note.create("allowed", code="WN101", name="zero-over-zero", file="/home/ada/net.py", line=3,
+                     reason="ada said so"),
          "WN101 zero-over-zero at /home/ada/net.py:3 is allowed: ada said so", "WN101 zero-over-zero is allowed"),
-        (Note.of("allowed", code="WN000", name="unexplained", file=None, line=None, reason="ada\nsaid: so"),
+        (Note.create("allowed", code="WN000", name="unexplained", file=None, line=None, reason="ada\nsaid: so"),
          "WN000 unexplained is allowed: ada\nsaid: so", "WN000 unexplained is allowed"),
-        (Note.of("allowed", code="ADA1", name="ada-s-rule", file=None, line=None, reason="so"),
+        (Note.create("allowed", code="ADA1", name="ada-s-rule", file=None, line=None, reason="so"),
          "ADA1 ada-s-rule is allowed: so", "WN000 unexplained is allowed"),
-        (Note.of("second_run_raised", exception="ValueError: bad ada"),
+        (Note.create("second_run_raised", exception="ValueError: bad ada"),
          "the second run raised ValueError: bad ada", "the second run raised ValueError"),
-        (Note.of("second_run_raised", exception="AdaError: bad"),
+        (Note.create("second_run_raised", exception="AdaError: bad"),
          "the second run raised AdaError: bad", "the second run raised an exception"),
-        (Note.of("only_modules", module="ada.attn"),
+        (Note.create("only_modules", module="ada.attn"),
          "only the forward of ada.attn was looked at, and every backward",
          "only the forward of the chosen modules was looked at, and every backward"),
-        (Note.of("no_such_module", module="ada", others=("Net", "ada.attn")),
+        (Note.create("no_such_module", module="ada", others=("Net", "ada.attn")),
          "no module called ada ran; those that ran: Net, ada.attn",
          "no module called as --only says ran; those that ran: left out"),
-        (Note.of("identical", **TRAINING, way="from line 3 of ada", eager=False),
+        (Note.create("identical", **TRAINING, way="from line 3 of ada", eager=False),
          "1 loss and 4 bad gradients identical, run again from line 3 of ada",
          "1 loss and 4 bad gradients identical, run again from the program's source"),
-        (Note.of("no_replay", way="from line 3 of ada", eager=True, why="it raises AdaError: bad"),
+        (Note.create("no_replay", way="from line 3 of ada", eager=True, why="it raises AdaError: bad"),
          "no replay eagerly from line 3 of ada: it raises AdaError: bad",
          "no replay from the program's source: a reason, left out"),
-        (Note.of("compiler_suspected", way="from line 3 of ada", eager=True),
+        (Note.create("compiler_suspected", way="from line 3 of ada", eager=True),
          f"replayed eagerly from line 3 of ada, {COMPILER}", f"replayed from the program's source, {COMPILER}"),
-        (Note.of("trace_stopped", folder="/home/ada/t", events=1234, why="No space left on device"),
+        (Note.create("trace_stopped", folder="/home/ada/t", events=1234, why="No space left on device"),
          "the trace in /home/ada/t stopped after 1,234 events: No space left on device",
          "the trace in its folder stopped after 1,234 events"),
-        (Note.of("trace_full", folder="/home/ada/t", events=1234, megabytes=4096),
+        (Note.create("trace_full", folder="/home/ada/t", events=1234, megabytes=4096),
          "the trace in /home/ada/t holds the first 1,234 events only: events may take 4,096 MiB",
          "the trace in its folder holds the first 1,234 events only"),
-        (Note.of("no_second_run", why=Note.of("raised", exception="AdaError: bad")),
+        (Note.create("no_second_run", why=Note.create("raised", exception="AdaError: bad")),
          "no second run: it raised AdaError: bad", "no second run: a reason, left out"),
-        (Note.of("given", outputs=("ada",), literals=("initializer ada",)),
+        (Note.create("given", outputs=("ada",), literals=("initializer ada",)),
          "what is bad in ada was given: initializer ada", "what is bad in outputs was given: left out"),
     ],
 )  # fmt: skip
@@ -168,12 +170,12 @@ def test_of_what_holds_a_name_the_rest_stays(note: Note, said: str, left: str) -
 
 
 def test_notes_are_headed_by_what_was_done_and_end_with_how_many_were_dropped() -> None:
-    failed = Note.of("whynan_failed")
+    failed = Note.create("whynan_failed")
     made = Coverage.model_validate({"notes": ["ada", "ada too"]}).with_notes(failed)
-    left = Redaction(FACTS, Pseudonyms()).of(made)
-    assert left.typed_notes == (LEFT_OUT, failed, Note.of("notes_left_out", count=2))
+    left = Redaction(FACTS, Pseudonyms()).redact(made)
+    assert left.typed_notes == (LEFT_OUT, failed, Note.create("notes_left_out", count=2))
     assert left.notes[-1] == "notes that may hold names, left out: 2"
-    assert Redaction(FACTS, Pseudonyms()).of(left) == left
+    assert Redaction(FACTS, Pseudonyms()).redact(left) == left
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def test_what_is_no_note_is_refused(held: Any) -> None:
 
 
 def test_a_number_that_json_has_none_for_comes_back() -> None:
-    made = Note.of("not_reproduced", index=(0, 1), result=float("-inf"), was_nan=True, was_inf=False)
+    made = Note.create("not_reproduced", index=(0, 1), result=float("-inf"), was_nan=True, was_inf=False)
     assert Note.model_validate_json(made.model_dump_json()) == made
 
 

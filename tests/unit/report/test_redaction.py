@@ -14,7 +14,7 @@ from tests.unit.report.programs import ABSORBED, FORWARD, REPORTS, finding, line
 from tests.unit.report.strategies import reports
 from tests.unit.traces.filled import SECRET, Fill
 from whynan.records import Report, Site
-from whynan.report.json import read, schema, to_json
+from whynan.report.json import parse_report, schema, to_json
 from whynan.report.redaction import redacted
 from whynan.report.terminal import render
 from whynan.traces.redaction import FACTS, LEFT_OUT, Pseudonyms, Redaction
@@ -57,7 +57,7 @@ def test_a_redacted_report_reads_well(name: str, snapshot: SnapshotAssertion) ->
 def test_any_redacted_report_is_a_report_of_the_schema(made: Report) -> None:
     left = redacted(made)
     VALIDATOR.validate(json.loads(to_json(left)))
-    assert repr(read(to_json(left))) == repr(left)
+    assert repr(parse_report(to_json(left))) == repr(left)
     assert repr(redacted(left)) == repr(left)
     render(left, show_all=True)
 
@@ -108,7 +108,7 @@ def test_one_name_has_one_number_in_the_whole_report() -> None:
 
 def test_a_report_can_keep_the_numbers_of_its_trace() -> None:
     names = Pseudonyms()
-    Redaction(FACTS, names).of(Site(file="other.py", line=1, function="main"))
+    Redaction(FACTS, names).redact(Site(file="other.py", line=1, function="main"))
     site = redacted(report(FORWARD), names).findings[0].site
     assert site is not None
     assert (site.file, site.function) == ("file 2", "function 2")

@@ -41,7 +41,7 @@ def test_a_number_in_the_source_is_not_said_to_be_itself(name: str, expression: 
 
 def test_of_a_long_name_beginning_and_end_are_shown() -> None:
     name = "state[" + "Parameter containing: nan, " * 40 + "].exp_avg"
-    (told,) = wording.reached(finding(reaches=(reach("observed", name, 3, 4),)), raised=False)
+    (told,) = wording.reach_lines(finding(reaches=(reach("observed", name, 3, 4),)), raised=False)
     assert told.startswith("state[Parameter")
     assert told.endswith("].exp_avg (3 of 4 elements)")
     assert len(told) < 90
@@ -49,7 +49,7 @@ def test_of_a_long_name_beginning_and_end_are_shown() -> None:
 
 @pytest.mark.parametrize("name", ["encoder.layers.11.attention.self.query.weight", "x" * 60])
 def test_a_usual_name_is_shown_whole(name: str) -> None:
-    assert name in wording.reached(finding(reaches=(reach("gradient", name),)), raised=False)[0]
+    assert name in wording.reach_lines(finding(reaches=(reach("gradient", name),)), raised=False)[0]
 
 
 def test_what_came_in_is_no_result() -> None:
@@ -60,7 +60,7 @@ def test_what_came_in_is_no_result() -> None:
 
 def test_of_what_only_leaves_the_name_is_told() -> None:
     found = finding(phase="inference", op=None, site=None, birth="entered")
-    assert wording.born(found.model_copy(update={"node": None, "value": "w"})) == [
+    assert wording.birth_place(found.model_copy(update={"node": None, "value": "w"})) == [
         "w, which leaves the graph as it came in"
     ]
 
@@ -83,15 +83,18 @@ def test_a_wrong_finite_value_has_a_place_and_is_said_to_be_one(kinds: tuple[str
 @pytest.mark.parametrize(
     ("did", "said"),
     [
-        (Note.of("made_of_bad", operator="argmax", result=0, bad="NaN"), "finite there, but made of NaN"),
+        (Note.create("made_of_bad", operator="argmax", result=0, bad="NaN"), "finite there, but made of NaN"),
         (
-            Note.of("made_of_bad", operator="Cast", result="-9223372036854775808", bad="Inf"),
+            Note.create("made_of_bad", operator="Cast", result="-9223372036854775808", bad="Inf"),
             "finite there, but made of Inf",
         ),
-        (Note.of("drops_nan", operator="ReduceMax"), "finite there, but a NaN was left out on the way"),
-        (Note.of("place_of_nan", operator="GridSample"), "finite there, but a NaN was taken for a place on the way"),
+        (Note.create("drops_nan", operator="ReduceMax"), "finite there, but a NaN was left out on the way"),
         (
-            Note.of("float64_differs", operator="topk", result=0, meant=2),
+            Note.create("place_of_nan", operator="GridSample"),
+            "finite there, but a NaN was taken for a place on the way",
+        ),
+        (
+            Note.create("float64_differs", operator="topk", result=0, meant=2),
             "finite there, but not what float64 would have given",
         ),
     ],
@@ -100,7 +103,7 @@ def test_how_a_nan_became_finite_is_said_where_it_ends(did: Note, said: str) -> 
     link = step(said=did)
     found = finding(fate="damaging", severity="warning", reaches=(reach("output", "index", 1, 2),), chain=(link,))
     assert wording.finite_but_wrong(found) == said
-    assert wording.turned(found) == link.summary
+    assert wording.turn_text(found) == link.summary
 
 
 def test_where_it_is_not_known_how_a_nan_became_finite_nothing_is_said_of_float64() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whynan.rules.base import Rule
-from whynan.rules.intents import guard, mended_by, setting
+from whynan.rules.intents import fix_titles, guard, setting
 
 
 def rule(*titles: str) -> Rule:
@@ -14,16 +14,16 @@ def rule(*titles: str) -> Rule:
 
 def test_a_page_lists_titles_and_kinds_best_first() -> None:
     found = Rule("ACME201", "black-pixel", lambda _: None, fixes=(guard("b", "log(x)", "x"), setting("eps=1e-4")))
-    assert mended_by(found) == ("b (guard)", "eps=1e-4 (setting)")
+    assert fix_titles(found) == ("b (guard)", "eps=1e-4 (setting)")
 
 
 def test_a_title_that_several_fixes_have_stands_once() -> None:
-    assert mended_by(rule("1", "1", "2")) == ("1 (guard)", "2 (guard)")
+    assert fix_titles(rule("1", "1", "2")) == ("1 (guard)", "2 (guard)")
 
 
 def test_many_are_counted() -> None:
-    assert mended_by(rule(*"12345678"))[-2:] == ("6 (guard)", "and 2 more")
+    assert fix_titles(rule(*"12345678"))[-2:] == ("6 (guard)", "and 2 more")
 
 
 def test_a_rule_without_fixes_lists_none() -> None:
-    assert mended_by(rule()) == ()
+    assert fix_titles(rule()) == ()

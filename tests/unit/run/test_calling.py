@@ -201,5 +201,5 @@ def test_a_call_for_a_fix_runs_as_it_is_written_and_leaves_the_stance_of_the_pro
     stances: list[str] = []
     call = Call(lambda: stances.append(frames._stance.stance), (), {})
     call.run(whynan.trace().watching)
-    call.again(whynan.trace().watching)
+    call.call_for_fix(whynan.trace().watching)
     assert (stances, frames._stance.stance) == (["default", "force_eager"], "default")

@@ -16,7 +16,7 @@ from whynan.config import Options
 from whynan.errors import NonFiniteError
 from whynan.run.controller import Controller
 from whynan.run.isolation import Isolation
-from whynan.run.pipeline import merged
+from whynan.run.pipeline import merge_reports
 from whynan.run.script import Beginning
 from whynan.run.script import Program as Script
 
@@ -228,7 +228,7 @@ def test_a_forked_child_looks_at_nothing(tmp_path: Path) -> None:
     path = tmp_path / "report.json"
     session = controller(Options(json=str(path), quiet=True))
     session.begin()
-    session.forked()
+    session.after_fork()
     Program().fit(6, bad=BAD)
     session.end()
     assert session.whynan == 0
@@ -274,14 +274,14 @@ def test_merged_pieces_are_each_told_once() -> None:
         one.model_copy(update={"findings": tuple(f.model_copy(update={"step": step}) for f in one.findings)})
         for step in (1, 2)
     )
-    both: Report = merged(clean, first, second)
+    both: Report = merge_reports(clean, first, second)
     (finding,) = both.findings
     assert (both.verdict, finding.occurrences) == ("nonfinite", 2 * one.findings[0].occurrences)
     # what two pieces have seen of one step is one birth
-    assert merged(first, first).findings[0].occurrences == one.findings[0].occurrences
+    assert merge_reports(first, first).findings[0].occurrences == one.findings[0].occurrences
     assert both.run.exit_status.whynan == 1
     assert both.coverage.events == clean.coverage.events + 2 * one.coverage.events
-    assert merged(clean) is clean
+    assert merge_reports(clean) is clean
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ import pytest
 
 from whynan.errors import UsageError
 from whynan.run.fix import file as editing
-from whynan.run.fix.file import opened
+from whynan.run.fix.file import open_editable
 
 TEXT = "x = 1\n"
 AFTER = "x = 2\n"
@@ -33,7 +33,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_file_inside_is_edited() -> None:
-    file = opened("src/net.py")
+    file = open_editable("src/net.py")
     assert file.text == TEXT
     assert file.replace(AFTER) == os.path.join("src", "net.py.orig")
     assert Path("src/net.py").read_text() == AFTER
@@ -53,20 +53,20 @@ OUTSIDE = {
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_what_lies_outside_is_refused(name: str) -> None:
     with pytest.raises(UsageError):
-        opened(OUTSIDE[name])
+        open_editable(OUTSIDE[name])
 
 
 def test_an_absolute_path_is_refused_outside_and_taken_inside(here: Path) -> None:
     with pytest.raises(UsageError, match="lies outside"):
-        opened(str(here.parent / "outside" / "net.py"))
-    assert opened(str(here / "net.py")).path == "net.py"
+        open_editable(str(here.parent / "outside" / "net.py"))
+    assert open_editable(str(here / "net.py")).path == "net.py"
 
 
 def test_a_folder_whose_name_begins_alike_is_outside(here: Path) -> None:
     (here.parent / "here2").mkdir()
     (here.parent / "here2" / "net.py").write_text(TEXT)
     with pytest.raises(UsageError, match="lies outside"):
-        opened(str(here.parent / "here2" / "net.py"))
+        open_editable(str(here.parent / "here2" / "net.py"))
 
 
 def linked_file(here: Path) -> str:
@@ -114,18 +114,18 @@ def test_no_link_is_followed_and_only_files_are_read(
     if not descriptors:
         monkeypatch.setattr(os, "supports_dir_fd", set())
     with pytest.raises(UsageError, match="regular file"):
-        opened(name)
+        open_editable(name)
     assert tree(here.parent / "outside") == {"net.py": TEXT.encode()}
 
 
 def test_without_descriptors_a_file_is_edited_all_the_same(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "supports_dir_fd", set())
-    assert opened("src/net.py").replace(AFTER) == os.path.join("src", "net.py.orig")
+    assert open_editable("src/net.py").replace(AFTER) == os.path.join("src", "net.py.orig")
     assert tree(here) == {"net.py": TEXT.encode(), "src/net.py": AFTER.encode(), "src/net.py.orig": TEXT.encode()}
 
 
 def test_a_folder_exchanged_for_a_link_meanwhile_is_not_entered(here: Path) -> None:
-    file = opened("src/net.py")
+    file = open_editable("src/net.py")
     (here / "src").rename(here / "old")
     (here / "src").symlink_to(here.parent / "outside")
     with pytest.raises(UsageError, match="symbolic link"):
@@ -134,7 +134,7 @@ def test_a_folder_exchanged_for_a_link_meanwhile_is_not_entered(here: Path) -> N
 
 
 def test_a_file_exchanged_for_a_link_meanwhile_is_not_edited(here: Path) -> None:
-    file = opened("net.py")
+    file = open_editable("net.py")
     (here / "net.py").unlink()
     (here / "net.py").symlink_to(here.parent / "outside" / "net.py")
     with pytest.raises(UsageError, match="symbolic link"):
@@ -143,7 +143,7 @@ def test_a_file_exchanged_for_a_link_meanwhile_is_not_edited(here: Path) -> None
 
 
 def test_a_file_that_was_changed_meanwhile_is_left_alone(here: Path) -> None:
-    file = opened("net.py")
+    file = open_editable("net.py")
     (here / "net.py").write_text("x = 3\n")
     with pytest.raises(UsageError, match="changed meanwhile"):
         file.replace(AFTER)
@@ -154,13 +154,13 @@ def test_a_file_that_was_changed_meanwhile_is_left_alone(here: Path) -> None:
 def test_the_check_sees_what_would_follow_a_link(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     linked_folder(here)
     monkeypatch.setattr(os, "O_NOFOLLOW", 0)
-    opened("link/net.py").replace(AFTER)
+    open_editable("link/net.py").replace(AFTER)
     assert tree(here.parent / "outside") != {"net.py": TEXT.encode()}
 
 
 def test_a_backup_does_not_follow_a_link(here: Path) -> None:
     (here / "net.py.orig").symlink_to(here.parent / "outside" / "new.py")
-    assert opened("net.py").replace(AFTER) == "net.py.orig.1"
+    assert open_editable("net.py").replace(AFTER) == "net.py.orig.1"
     assert tree(here.parent / "outside") == {"net.py": TEXT.encode()}
 
 
@@ -173,7 +173,7 @@ def test_where_writing_fails_nothing_is_left_behind(failing: str, here: Path, mo
 
     monkeypatch.setattr(os, failing, full)
     with pytest.raises(UsageError, match="No space left"):
-        opened("net.py").replace(AFTER)
+        open_editable("net.py").replace(AFTER)
     assert tree(here) == before
 
 
@@ -188,7 +188,7 @@ def test_the_second_of_two_writes_may_fail_too(here: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UsageError, match="No space left"):
-        opened("net.py").replace(AFTER)
+        open_editable("net.py").replace(AFTER)
     assert tree(here) == before
 
 
@@ -197,14 +197,14 @@ def test_a_read_only_folder_is_said_before_anything_is_asked(here: Path) -> None
     (here / "src").chmod(0o555)
     try:
         with pytest.raises(UsageError, match="folder is read-only"):
-            opened("src/net.py").check_writable()
+            open_editable("src/net.py").check_writable()
     finally:
         (here / "src").chmod(0o755)
 
 
 def test_what_the_encoding_cannot_write_is_refused(here: Path) -> None:
     (here / "net.py").write_bytes(b"# coding: latin-1\nx = '\xe9'\n")
-    file = opened("net.py")
+    file = open_editable("net.py")
     with pytest.raises(UsageError, match="cannot write"):
         file.replace(f"{file.text}# \u4e00\n")
     assert not (here / "net.py.orig").exists()
@@ -213,4 +213,4 @@ def test_what_the_encoding_cannot_write_is_refused(here: Path) -> None:
 def test_a_file_of_another_size_than_source_is_refused(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(editing, "_MOST_BYTES", 3)
     with pytest.raises(UsageError, match="too large"):
-        opened("net.py")
+        open_editable("net.py")

@@ -10,7 +10,7 @@ import torch
 import whynan
 from tests.made_anew import check
 from whynan.fixes.candidates import Declined
-from whynan.run.fix.apply import remade
+from whynan.run.fix.apply import regenerate_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -56,8 +56,8 @@ def test_an_altered_change_is_none_that_is_made(old: str, new: str, loaded: Call
     assert fix.patch is not None
     assert old in fix.patch
     altered = fix.model_copy(update={"patch": fix.patch.replace(old, new)})
-    assert isinstance(remade("m.py", MASKED, finding, fix), str)
-    assert isinstance(remade("m.py", MASKED, finding, altered), Declined)
+    assert isinstance(regenerate_text("m.py", MASKED, finding, fix), str)
+    assert isinstance(regenerate_text("m.py", MASKED, finding, altered), Declined)
 
 
 @pytest.mark.proof
@@ -73,6 +73,6 @@ def test_with_a_verified_fix_nothing_is_told_of_the_line_that_it_has_written(
     assert finding.rule == "WN704"
     best = finding.fixes[0]
     assert best.verdict.status == "verified"
-    edited = remade("m.py", text, finding, best)
+    edited = regenerate_text("m.py", text, finding, best)
     assert isinstance(edited, str)
     assert whynan.explain(loaded(edited).target, torch.tensor([0.0, 1.0]).half()).verdict == "clean"

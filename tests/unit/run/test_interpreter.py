@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from whynan.run.script import called, command_line
+from whynan.run.script import command_line, interpreter_name
 
 LINES: list[tuple[list[str], list[str], str | None]] = [
     ([], [], None),
@@ -56,10 +56,10 @@ def test_options_that_are_found_make_python_the_same(words: list[str]) -> None:
 def test_python_is_called_as_the_user_called_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "orig_argv", ["python3", "-u", "-m", "whynan", "run", "train.py"])
     monkeypatch.setattr(sys, "argv", ["/site-packages/whynan/__main__.py", "run", "train.py"])
-    assert called() == ["python3", "-u"]
+    assert interpreter_name() == ["python3", "-u"]
 
 
 def test_the_installed_command_calls_its_own_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "orig_argv", ["/env/bin/python", "/env/bin/whynan", "run", "train.py"])
     monkeypatch.setattr(sys, "argv", ["/env/bin/whynan", "run", "train.py"])
-    assert called() == [sys.executable]
+    assert interpreter_name() == [sys.executable]

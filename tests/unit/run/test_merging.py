@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from whynan.records import ChainLink, Coverage, Element, ExitStatus, Finding, Fix, FixVerdict, Reach, Report, Run, Site
-from whynan.run.pipeline import distinct, merged
+from whynan.run.pipeline import distinct, merge_reports
 
 PLACE = Site(file="net.py", line=4, column=9, end_line=4, end_column=21, code="w.log()", function="step")
 
@@ -45,26 +45,26 @@ def reach(kind: Any, name: str | None = None) -> Reach:
 def test_a_birth_that_two_pieces_have_seen_is_told_once_at_its_worst(order: int) -> None:
     warning = found(severity="warning", fixes=(fix("unverified"),), reaches=(reach("observed"),))
     error = found(fixes=(fix("verified"),), reaches=(reach("gradient", "w"), reach("observed")))
-    (one,) = merged(*[report(findings=(f,)) for f in (warning, error)[::order]]).findings
+    (one,) = merge_reports(*[report(findings=(f,)) for f in (warning, error)[::order]]).findings
     assert (one.severity, one.occurrences) == ("error", 1)
     assert [f.verdict.status for f in one.fixes] == ["verified"]
     assert [r.kind for r in one.reaches] == ["gradient", "observed"]
 
 
 def test_a_birth_of_another_step_is_another_occurrence() -> None:
-    (one,) = merged(report(findings=(found(),)), report(findings=(found(step=4),))).findings
+    (one,) = merge_reports(report(findings=(found(),)), report(findings=(found(step=4),))).findings
     assert one.occurrences == 2
 
 
 def test_the_same_birth_in_other_words_is_one() -> None:
     """What has left a result out is seen only where the backward is."""
     pieces = [report(findings=(found(),)), report(findings=(found(rule="WN510", severity="warning"),))]
-    assert [f.rule for f in merged(*pieces).findings] == ["WN201"]
+    assert [f.rule for f in merge_reports(*pieces).findings] == ["WN201"]
 
 
 def test_what_did_harm_in_one_piece_did_not_do_none() -> None:
     harmless = found(severity="info", fate="absorbed")
-    whole = merged(report(findings=(found(),)), report(absorbed=(harmless,)))
+    whole = merge_reports(report(findings=(found(),)), report(absorbed=(harmless,)))
     assert (len(whole.findings), whole.absorbed, whole.absorbed_count) == (1, (), 0)
 
 

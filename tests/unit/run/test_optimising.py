@@ -47,7 +47,7 @@ def test_optimisation_is_to_blame_only_where_an_output_turns_by_it(
         del feeds
         return written if settings.level == "disabled" else here
 
-    monkeypatch.setattr(engine, "bare", bare)
+    monkeypatch.setattr(engine, "run_unobserved", bare)
     note = difference(EngineSettings("model.onnx"), {}, here)
     assert (note and sentence(note)) == snapshot
 
@@ -65,10 +65,10 @@ agraph (float[1, 1, 2, 2] x) => (float[1, 1, 2, 2] y)
 def test_an_overflow_that_a_fusion_takes_away_is_noted(tmp_path: Path) -> None:
     onnx.save(parsed(SCALED), tmp_path / "model.onnx")
     settings, x = EngineSettings(str(tmp_path / "model.onnx")), {"x": np.full((1, 1, 2, 2), 1e20, np.float32)}
-    found = engine.bare(settings, x)
+    found = engine.run_unobserved(settings, x)
     assert np.isfinite(np.asarray(found["y"])).all()
     note = difference(settings, x, found)
-    assert note == Note.of("optimisation_cures")
+    assert note == Note.create("optimisation_cures")
 
 
 def test_which_elements_are_bad_is_told_of_what_can_be() -> None:

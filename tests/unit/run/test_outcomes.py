@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.report.programs import ELEMENT, cause, finding, report, value
 from whynan.records import Element, Finding, Site
-from whynan.run.proof.outcomes import Outcome, outcome_of
+from whynan.run.proof.outcomes import EditOutcome, outcome_of
 
 BEFORE = "a = 1\nb = 2\nc = 3\n"
 AFTER = "a = 1\nb = 20\nc = 3\n"
@@ -48,7 +48,9 @@ def test_a_birth_is_the_edits_doing_where_it_comes_from_an_edited_line_of_that_f
 
 def test_what_was_there_before_is_not_told_again() -> None:
     first = report(FIRST, damaging=(at(2, **HARM),))
-    assert outcome_of(report(verdict="damaged", damaging=(at(2, **HARM),)), first, FIRST, BEFORE, AFTER) == Outcome()
+    assert (
+        outcome_of(report(verdict="damaged", damaging=(at(2, **HARM),)), first, FIRST, BEFORE, AFTER) == EditOutcome()
+    )
     less = report(verdict="damaged", damaging=(at(1, **HARM),))
     assert outcome_of(less, report(FIRST, at(1)), FIRST, BEFORE, AFTER).remains is not None
     told = outcome_of(report(at(1)), report(FIRST, at(1)), FIRST, BEFORE, AFTER)

@@ -16,13 +16,13 @@ import torch
 import whynan
 from whynan.capsule import open_capsule
 from whynan.fixes.candidates import Candidate, Formula
-from whynan.fixes.diffs import applied, read_diff
+from whynan.fixes.diffs import apply_diff, read_diff
 from whynan.records import FixVerdict, Report
 from whynan.run.fix import user_fix as trial
-from whynan.run.proof.local_proof import tried
-from whynan.run.proof.proving import Judged, Once, proved
+from whynan.run.proof.local_proof import judge_edit
+from whynan.run.proof.proving import NoRerun, RankedCandidate, prove_fixes
 from whynan.verify.in_place import visits as visiting_module
-from whynan.verify.in_place.visits import visiting
+from whynan.verify.in_place.visits import record_visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,7 +179,7 @@ def test_a_file_that_has_changed_has_no_fix(loaded: Callable[[str], ModuleType])
     bare = report.model_copy(update={"findings": tuple(f.model_copy(update={"fixes": ()}) for f in report.findings)})
     with open(str(module.__file__), "a") as file:
         file.write("\n")
-    assert all(finding.fixes == () for finding in proved(bare, Once("never")).findings)
+    assert all(finding.fixes == () for finding in prove_fixes(bare, NoRerun("never")).findings)
 
 
 @pytest.mark.proof
@@ -197,7 +197,7 @@ def test_a_capsule_of_a_call_that_is_made_again_holds_what_its_function_read(
     assert held.visits is not None
     assert held.visits.function == "target"
     after = STEPWISE.replace("q = torch.log(p)", "q = torch.log_softmax(x, dim=-1)")
-    assert tried(STEPWISE, after, str(module.__file__), held.finding, held.visits).status == "verified"
+    assert judge_edit(STEPWISE, after, str(module.__file__), held.finding, held.visits).status == "verified"
 
 
 def test_a_capsule_holds_what_was_read_where_no_fix_can_be_written(
@@ -233,10 +233,10 @@ def test_somebodys_own_edit_is_judged_on_the_visits(
     x, _ = inputs()
     report = whynan.explain(module.target, x)
     path = str(module.__file__)
-    with visiting(path, STEPWISE, 6) as (recorder, _):
+    with record_visits(path, STEPWISE, 6) as (recorder, _):
         module.target(x)
     after = STEPWISE.replace("q = torch.log(p)", f"q = {edit}  # mended")
-    assert tried(STEPWISE, after, path, report.findings[0], recorder.visits).status == status
+    assert judge_edit(STEPWISE, after, path, report.findings[0], recorder.visits).status == status
 
 
 @pytest.mark.proof
@@ -293,7 +293,7 @@ def test_so_is_a_guard_of_the_users_own_on_what_a_capsule_holds(
     name = Path(str(module.__file__)).name
     diff = difflib.unified_diff(program.splitlines(True), after.splitlines(True), f"a/{name}", f"b/{name}")
     Path("my.diff").write_text("".join(diff))
-    verdict = trial.tried(Report.from_json(report.to_json()), "my.diff", "c").verdict
+    verdict = trial.judge_diff(Report.from_json(report.to_json()), "my.diff", "c").verdict
     assert verdict.status == "unverified"
     assert verdict.why.startswith("what comes in was rounded on its way")
 
@@ -374,10 +374,10 @@ def test_an_edit_whose_difference_cancels_further_on_is_judged_there(
     report = whynan.explain(module.target, x)
     finding = [*report.findings, *report.damaging][0]
     assert finding.site is not None
-    with visiting(str(module.__file__), SOFTMAX, finding.site.line) as (recorder, _):
+    with record_visits(str(module.__file__), SOFTMAX, finding.site.line) as (recorder, _):
         module.target(x)
     after = SOFTMAX.replace("torch.exp(x)", edit)
-    verdict = tried(SOFTMAX, after, str(module.__file__), finding, recorder.visits)
+    verdict = judge_edit(SOFTMAX, after, str(module.__file__), finding, recorder.visits)
     assert (verdict.status == "verified") is right, verdict
 
 
@@ -536,7 +536,7 @@ def test_two_bugs_are_mended_by_one_fix_after_which_the_run_is_finite(loaded: Ca
     best = whynan.explain(module.target, *bad_inputs(), rerun=True).findings[0].fixes[0]
     assert (best.verdict.status, len(best.further)) == ("verified", 1)
     assert best.patch is not None
-    edited = applied(read_diff(best.patch), TWO)
+    edited = apply_diff(read_diff(best.patch), TWO)
     x, y = bad_inputs()
     assert loaded(edited).target(x, y).isfinite()
     assert all(bool(g.isfinite().all()) for g in (x.grad, y.grad) if g is not None)
@@ -615,9 +615,9 @@ def target(w):
 def test_what_computes_the_same_is_offered_before_a_guard_that_moves_less() -> None:
     formula = Formula((), (), 1, "return 0")
 
-    def one(kind: FixKind, status: str, worse: int) -> Judged:
+    def one(kind: FixKind, status: str, worse: int) -> RankedCandidate:
         candidate = Candidate(f"{kind}, {status}, {worse}", kind, "train.py", "", formula, formula)
-        return Judged(candidate, FixVerdict.model_validate({"status": status, "healthy_worse": worse}))
+        return RankedCandidate(candidate, FixVerdict.model_validate({"status": status, "healthy_worse": worse}))
 
     best_first = [
         one("reformulation", "verified", 1),

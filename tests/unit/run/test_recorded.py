@@ -25,8 +25,8 @@ from whynan.api import Trace
 from whynan.config import Options
 from whynan.records import Report
 from whynan.report.json import to_json
-from whynan.run.guarded_capture import Watched
-from whynan.run.output.run_trace import again, report_of_directory, report_of_recorded
+from whynan.run.guarded_capture import CaptureOptions
+from whynan.run.output.run_trace import report_of_directory, report_of_recorded, update_trace
 from whynan.run.region import Region
 from whynan.run.suppressions import Baseline, comments_of
 from whynan.traces import Trace as Facts
@@ -255,7 +255,7 @@ def test_what_an_earlier_report_knew_is_known(tmp_path: Path) -> None:
     earlier = tmp_path / "earlier.json"
     earlier.write_text(to_json(live), encoding="utf-8")
     writer = TraceWriter(tmp_path / "b")
-    region = Region(Options(), command="trace", watched=Watched(recording=writer))
+    region = Region(Options(), command="trace", watched=CaptureOptions(recording=writer))
     region.baseline = Baseline.read(str(earlier))
     with region:
         literal()
@@ -278,13 +278,13 @@ def test_a_status_that_is_known_later_is_told_again(folder: Path) -> None:
         literal()
     status = region.report.run.exit_status.model_copy(update={"script": None})
     final = region.report.model_copy(update={"run": region.report.run.model_copy(update={"exit_status": status})})
-    again(writer, final)
+    update_trace(writer, final)
     assert to_json(report_of_directory(folder)) == to_json(final)
 
 
 def test_a_failure_of_our_own_comes_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WHYNAN_RAISE_INTERNAL")
-    monkeypatch.setattr("whynan.capture.torch.provenance.births.BadEvents.look", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("whynan.capture.torch.provenance.births.BadEvents.explain_event", lambda *_, **__: 1 / 0)
     writer = TraceWriter(folder)
     with pytest.warns(RuntimeWarning, match="an error of its own"), Trace(recording=writer) as region:
         literal()

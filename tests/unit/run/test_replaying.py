@@ -15,9 +15,9 @@ from tests.unit.capsule.packed import RUNS, backward, in_place, packed
 from whynan.capsule import open_capsule
 from whynan.cli.main import main
 from whynan.errors import UsageError
-from whynan.report.json import read
+from whynan.report.json import parse_report
 from whynan.run.capsule import replay as replaying
-from whynan.run.capsule.replay import SAME_BITS, replayed
+from whynan.run.capsule.replay import SAME_BITS, replay_capsule
 
 
 def change(folder: Path, edit: object) -> None:
@@ -32,7 +32,7 @@ def change(folder: Path, edit: object) -> None:
 @pytest.mark.parametrize("name", RUNS)
 def test_it_is_reproduced_bit_by_bit_and_explained_as_before(name: str, tmp_path: Path) -> None:
     first = packed(RUNS[name], tmp_path / "c").findings[0]
-    report = replayed(str(tmp_path / "c"))
+    report = replay_capsule(str(tmp_path / "c"))
     assert report.verdict == "nonfinite"
     assert report.run.exit_status.whynan == 1
     assert SAME_BITS in report.coverage.typed_notes
@@ -82,7 +82,7 @@ def test_the_document_of_a_replay_is_a_report(tmp_path: Path) -> None:
     packed(backward, tmp_path / "c")
     out = tmp_path / "again.json"
     assert main(["replay", str(tmp_path / "c"), "--quiet", "--json", str(out)]) == 1
-    assert read(out.read_bytes()).findings[0].rule == "WN301"
+    assert parse_report(out.read_bytes()).findings[0].rule == "WN301"
 
 
 def test_another_version_and_another_device_are_said(
@@ -92,7 +92,7 @@ def test_another_version_and_another_device_are_said(
     change(tmp_path / "c", lambda d: [layout.update(device="cuda:1") for layout in d["layouts"].values()])
     monkeypatch.setattr(replaying, "versions", lambda: {"torch": "9.9"})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    notes = replayed(str(tmp_path / "c")).coverage.notes
+    notes = replay_capsule(str(tmp_path / "c")).coverage.notes
     assert [re.sub(r"was \d\S*", "was V", note) for note in notes] == snapshot
 
 
@@ -100,7 +100,7 @@ def test_what_decides_of_numbers_is_put_back(tmp_path: Path) -> None:
     packed(RUNS["drawn"], tmp_path / "c")
     change(tmp_path / "c", lambda d: d["operation"]["state"].update(threads=3, default_dtype="float64"))
     threads, state = torch.get_num_threads(), torch.get_rng_state()
-    assert replayed(str(tmp_path / "c")).verdict == "nonfinite"
+    assert replay_capsule(str(tmp_path / "c")).verdict == "nonfinite"
     assert torch.get_num_threads() == threads
     assert torch.get_default_dtype() is torch.float32
     assert torch.equal(torch.get_rng_state(), state)
@@ -302,4 +302,4 @@ def test_what_is_no_folder_is_refused(name: str, tmp_path: Path, monkeypatch: py
     Path("a_file").write_text("x")
     Path("a_link").symlink_to("c")
     with pytest.raises(UsageError):
-        replayed(name)
+        replay_capsule(name)

@@ -252,7 +252,7 @@ def test_a_failure_in_a_child_is_no_failure_of_the_childs(monkeypatch: pytest.Mo
     monkeypatch.delenv("WHYNAN_RAISE_INTERNAL")
     one, _ = controlled(ZeroDivisionError())
     with pytest.warns(RuntimeWarning, match="an error of its own"):
-        one.forked()
+        one.after_fork()
 
 
 def test_a_child_tells_nothing() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.unit.analysis.facts import birth, sink, trace
 from whynan.records import Report
-from whynan.run.guarded_capture import Watching
+from whynan.run.guarded_capture import GuardedCapture
 from whynan.run.pipeline import report_of, versions
 from whynan.run.suppressions import Allowance
 
@@ -48,7 +48,7 @@ def test_the_versions_of_what_is_loaded_are_told() -> None:
 
 def test_an_error_while_judging_leaves_a_report_that_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WHYNAN_RAISE_INTERNAL", raising=False)
-    monkeypatch.setattr("whynan.run.pipeline.findings_of", lambda _: 1 / 0)
+    monkeypatch.setattr("whynan.run.pipeline.judge_births", lambda _: 1 / 0)
     with pytest.warns(RuntimeWarning, match="an error of its own"):
         report = made(birth(1), exception="KeyError")
     assert (report.verdict, report.run.exception) == ("inconclusive", "KeyError")
@@ -61,10 +61,10 @@ def test_a_region_that_cannot_be_watched_runs_all_the_same(monkeypatch: pytest.M
     def never() -> object:
         raise OSError("no")
 
-    region = Watching(never)  # type: ignore[arg-type]
+    region = GuardedCapture(never)  # type: ignore[arg-type]
     with pytest.warns(RuntimeWarning, match="an error of its own"):
         region.start(())
-    region.tell(lambda capture: capture.flags())
+    region.notify(lambda capture: capture.flags())
     with region.scope(0):
         pass
     left = region.stop(None, None, None)

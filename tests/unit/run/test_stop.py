@@ -15,7 +15,7 @@ import pytest
 import whynan.run.stop
 from tests.unit.report.programs import finding
 from whynan.errors import NonFiniteError
-from whynan.run.stop import debugger, hide, stopped, user_frame
+from whynan.run.stop import debugger, hide, stop_exception, user_frame
 
 OURS = whynan.run.stop.__file__
 
@@ -161,7 +161,7 @@ def test_a_debugger_without_an_input_ends_with_a_word(
 
 
 def test_a_stop_in_the_main_thread_is_that_of_sys_exit() -> None:
-    error = stopped()
+    error = stop_exception()
     assert type(error) is SystemExit
     assert error.code == 1
 
@@ -170,7 +170,7 @@ def test_a_stop_in_another_thread_ends_the_main_one_too() -> None:
     done = threading.Event()
 
     def other() -> None:
-        stopped()
+        stop_exception()
         done.set()
 
     with pytest.raises(SystemExit):

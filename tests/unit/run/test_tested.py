@@ -184,7 +184,7 @@ def test_a_birth_that_was_not_seen_fails_where_warnings_count(monkeypatch: pytes
 
 def test_an_error_of_whynans_fails_no_test_even_where_warnings_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WHYNAN_RAISE_INTERNAL")
-    monkeypatch.setattr("whynan.capture.torch.tracer.Tracer.after", lambda *_: 1 / 0)
+    monkeypatch.setattr("whynan.capture.torch.tracer.Tracer.record_event", lambda *_: 1 / 0)
     test = TracedTest("test", Options(strict=True))
     with pytest.warns(RuntimeWarning, match="an error of its own"):
         looked_at(an_output, test)

@@ -573,9 +573,9 @@ def test_a_trace_of_a_replay_that_stays_is_noticed(
     from whynan.training import replay
 
     bare, _ = _kept(capsys, tmp_path / "log.txt", watches=False)
-    monkeypatch.setattr(replay.Contents, "put_back", lambda _: None)
+    monkeypatch.setattr(replay.ObjectSnapshot, "restore", lambda _: None)
     monkeypatch.setattr(replay, "restore", lambda _: None)
-    monkeypatch.setattr(replay.Gradients, "put_back", lambda _: None)
+    monkeypatch.setattr(replay.Gradients, "restore", lambda _: None)
     found, _ = _kept(capsys, tmp_path / "log.txt", watches=True)
     assert {n for n in bare if not _same(bare[n], found[n])} >= {"books", "schedule", "module", "draws", "array"}
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import whynan
 from whynan import Report
 from whynan.capture.torch.sinks.gradients import Fault, Losses
-from whynan.training.read_back import Reading
+from whynan.training.read_back import StepStatistics
 from whynan.training.updates import WatchDetectors
 
 BF16 = torch.bfloat16
@@ -321,7 +321,7 @@ def looked_into(norms: list[float], loss: float = 1.0, *, finds: bool = False) -
     detectors.look_into = look
     for step, norm in enumerate(norms, 1):
         weight.grad = torch.full((1,), norm)
-        detectors.consume(optimizer, step, Reading(norm, (loss,)), None, Losses())
+        detectors.consume(optimizer, step, StepStatistics(norm, (loss,)), None, Losses())
         detectors.look()
     return seen
 

@@ -30,7 +30,7 @@ def test_long_work_has_a_line_that_goes(monkeypatch: pytest.MonkeyPatch) -> None
     out = Terminal()
     monkeypatch.setattr(sys, "__stderr__", out)
     monkeypatch.setattr(delivery, "LONG", 0.0)
-    with delivery.told("explaining", quiet=False):
+    with delivery.progress_message("explaining", quiet=False):
         assert out.written.wait(30)
         assert out.getvalue() == "whynan: explaining"
     assert out.getvalue().endswith("\r\x1b[2K")
@@ -42,7 +42,7 @@ def test_elsewhere_nothing_is_said(terminal: bool, quiet: bool, monkeypatch: pyt
     monkeypatch.setattr(sys, "__stderr__", out)
     monkeypatch.setattr(delivery, "LONG", 0.0)
     monkeypatch.setattr(threading, "Timer", None)
-    with delivery.told("explaining", quiet=quiet):
+    with delivery.progress_message("explaining", quiet=quiet):
         pass
     assert out.getvalue() == ""
 
@@ -52,14 +52,14 @@ def test_without_a_stream_nothing_is_said(out: io.StringIO | None, monkeypatch: 
     if out is not None:
         out.close()
     monkeypatch.setattr(sys, "__stderr__", out)
-    with delivery.told("explaining", quiet=False):
+    with delivery.progress_message("explaining", quiet=False):
         pass
 
 
 def test_short_work_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Terminal()
     monkeypatch.setattr(sys, "__stderr__", out)
-    with delivery.told("explaining", quiet=False):
+    with delivery.progress_message("explaining", quiet=False):
         pass
     assert out.getvalue() == ""
 
@@ -72,6 +72,6 @@ def test_where_no_thread_can_be_started_the_work_is_done(monkeypatch: pytest.Mon
     monkeypatch.setattr(sys, "__stderr__", Terminal())
     monkeypatch.setattr(threading.Timer, "start", refused)
     done = False
-    with delivery.told("explaining", quiet=False):
+    with delivery.progress_message("explaining", quiet=False):
         done = True
     assert done

@@ -15,15 +15,15 @@ import whynan
 from whynan.config import Options
 from whynan.errors import UsageError
 from whynan.records import Note, Report
-from whynan.replay.snapshot import restore_stored, stored
+from whynan.replay.snapshot import restore_rng_document, rng_document
 from whynan.report.json import to_json
 from whynan.run.options import check
 from whynan.run.proof import whole_program
-from whynan.run.proof.proving import RERUN, Once, RunOnce, proved
+from whynan.run.proof.proving import RERUN, NoRerun, RunOnce, prove_fixes
 from whynan.run.proof.whole_program import PROVED, STEP, WHY, WholeProgramProof, key_of, likeness_of
 from whynan.run.script import Beginning, Program
 
-NOTHING = Note.of("run_again", why=Note.of("bore_nothing")).model_dump(mode="json")
+NOTHING = Note.create("run_again", why=Note.create("bore_nothing")).model_dump(mode="json")
 
 
 def found() -> Report:
@@ -32,8 +32,8 @@ def found() -> Report:
     def target(x: torch.Tensor) -> torch.Tensor:
         return torch.log(torch.softmax(x, dim=0))
 
-    return proved(
-        whynan.explain(target, torch.tensor([1000.0, 0.0])), Once(RunOnce(f"the program was run once: {RERUN}"))
+    return prove_fixes(
+        whynan.explain(target, torch.tensor([1000.0, 0.0])), NoRerun(RunOnce(f"the program was run once: {RERUN}"))
     )
 
 
@@ -72,9 +72,9 @@ def test_other_numbers_are_another_finding() -> None:
 
 
 def test_generators_are_put_where_those_of_another_process_were() -> None:
-    state = json.loads(json.dumps(stored()))
+    state = json.loads(json.dumps(rng_document()))
     drawn = torch.rand(3), random.random(), np.random.rand(3)
-    restore_stored(state)
+    restore_rng_document(state)
     again = torch.rand(3), random.random(), np.random.rand(3)
     assert torch.equal(drawn[0], again[0])
     assert drawn[1] == again[1]
@@ -125,7 +125,7 @@ def test_proofs_take_the_place_of_what_was_not_proved(monkeypatch: pytest.Monkey
     assert (report.run.replay.kind, report.run.replay.faithful, report.run.replay.typed_why) == (
         "rerun",
         True,
-        Note.of("births_identical"),
+        Note.create("births_identical"),
     )
 
 

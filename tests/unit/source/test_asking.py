@@ -12,7 +12,7 @@ import onnx
 import pytest
 import torch
 
-from whynan.source.exported_expressions import Asked, asked_by, chosen
+from whynan.source.exported_expressions import ExportedNode, matching_expression, parse_node_description
 from whynan.source.exporter_metadata import FX_NODE, STACK, Exported
 from whynan.source.syntax import Syntax, span_of
 
@@ -88,7 +88,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Mapping[int, list[tuple[s
     first = source[: source.index(LINES[0][0])].count("\n")
     told: dict[int, dict[str, tuple[str, str | None]]] = {}
     for entries in metadata:
-        asked, site = asked_by(entries.get(FX_NODE, "")), exported.place_of(entries).site
+        asked, site = parse_node_description(entries.get(FX_NODE, "")), exported.place_of(entries).site
         if asked is not None and site is not None:
             code = site.code if site.column is not None else None
             told.setdefault((site.line - first - 1) // 3, {})[asked.value] = asked.operator, code
@@ -104,31 +104,35 @@ def test_each_node_is_told_at_its_own_expression(
     assert told == expected
 
 
-def line(text: str, *asked: Asked) -> list[str | None]:
+def line(text: str, *asked: ExportedNode) -> list[str | None]:
     """What is told of each node of a line."""
     syntax = Syntax([text])
     nodes = [node for node in syntax.parents if isinstance(node, (ast.expr, ast.stmt))]
-    chosen_of = (chosen(nodes, one, asked, syntax.parents) for one in asked)
+    chosen_of = (matching_expression(nodes, one, asked, syntax.parents) for one in asked)
     return [None if node is None else syntax.line_of(span_of(node)) for node in chosen_of]
 
 
 def test_a_variable_holds_no_result_of_its_own_line() -> None:
-    ones = Asked("log", "log", "x"), Asked("log_1", "log", "log")
+    ones = ExportedNode("log", "log", "x"), ExportedNode("log_1", "log", "log")
     assert line("torch.log(torch.log(x))", *ones) == ["torch.log(x)", "torch.log(torch.log(x))"]
     # there both are of variables, so that something else must have made the second
     assert line("torch.log(x) + torch.log(y)", *ones) == [None, None]
 
 
 def test_as_many_in_each_turn_of_a_loop() -> None:
-    turn = Asked("div", "div", "x"), Asked("exp", "exp", "div"), Asked("div_1", "div", "exp")
-    again = Asked("div_2", "div", "div_1"), Asked("exp_1", "exp", "div_2"), Asked("div_3", "div", "exp_1")
+    turn = ExportedNode("div", "div", "x"), ExportedNode("exp", "exp", "div"), ExportedNode("div_1", "div", "exp")
+    again = (
+        ExportedNode("div_2", "div", "div_1"),
+        ExportedNode("exp_1", "exp", "div_2"),
+        ExportedNode("div_3", "div", "exp_1"),
+    )
     two = ["x / 2", "torch.exp(x / 2)", "torch.exp(x / 2) / y"]
     assert line("x = torch.exp(x / 2) / y", *turn, *again) == two * 2
     assert line("x = torch.exp(x / 2) / y", *turn, again[0], again[2]) == [None, "torch.exp(x / 2)", None, None, None]
 
 
 def test_what_an_unknown_call_is_made_of_is_not_told_of_another() -> None:
-    ones = Asked("div", "div", "x"), Asked("div_1", "div", "div")
+    ones = ExportedNode("div", "div", "x"), ExportedNode("div_1", "div", "div")
     assert line("F.normalise_somehow(x) / 2", *ones) == [None, None]
     assert line("x / 2", *ones) == ["x / 2", "x / 2"]
 
@@ -137,5 +141,5 @@ def test_what_an_unknown_call_is_made_of_is_not_told_of_another() -> None:
     "text", ["", "%", "%x : [num_users=1] = placeholder[target=x]", "target=torch.ops.", "%\0:" * 99]
 )
 def test_what_describes_no_operator_asks_for_none(text: str) -> None:
-    assert asked_by(text) is None
+    assert parse_node_description(text) is None
     assert Exported([{STACK: text, FX_NODE: text}]).place_of({STACK: text, FX_NODE: text}).site is None

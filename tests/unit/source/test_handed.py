@@ -6,10 +6,10 @@ import ast
 
 import pytest
 
-from whynan.source.exported_expressions import Asked, taking, within
+from whynan.source.exported_expressions import ExportedNode, control_flow_call, expression_in_branch
 from whynan.source.syntax import Syntax, span_of
 
-LOG, DIV = Asked("log", "log", "x"), Asked("div", "div", "log")
+LOG, DIV = ExportedNode("log", "log", "x"), ExportedNode("div", "div", "log")
 SOURCE = """\
 def one(x):
     return torch.log(x) / 2
@@ -20,17 +20,17 @@ def forward(x):
 """
 
 
-def told(other: str, *beside: Asked) -> list[str | None]:
+def told(other: str, *beside: ExportedNode) -> list[str | None]:
     syntax = Syntax(SOURCE.format(other=other).splitlines(keepends=True))
-    call = taking([node for node in syntax.parents if isinstance(node, ast.Call)])
+    call = control_flow_call([node for node in syntax.parents if isinstance(node, ast.Call)])
     assert call is not None
-    found = (within(syntax, call, mine, beside) for mine in beside)
+    found = (expression_in_branch(syntax, call, mine, beside) for mine in beside)
     return [None if node is None else syntax.line_of(span_of(node)) for node in found]
 
 
 def test_the_function_is_told_by_its_operators() -> None:
     assert told("return x * 3", LOG, DIV) == ["torch.log(x)", "torch.log(x) / 2"]
-    assert told("return x * 3", Asked("mul", "mul", "x")) == ["x * 3"]
+    assert told("return x * 3", ExportedNode("mul", "mul", "x")) == ["x * 3"]
 
 
 @pytest.mark.parametrize("other", ["return 2 / torch.log(x)", "y = x.log()\n    return y / y"])
@@ -39,9 +39,9 @@ def test_of_two_functions_that_it_may_be_none_is_told(other: str) -> None:
 
 
 def test_what_neither_function_asks_for_so_often_is_not_told() -> None:
-    assert told("return x * 3", LOG, Asked("log_1", "log", "log"), DIV) == [None, None, None]
+    assert told("return x * 3", LOG, ExportedNode("log_1", "log", "log"), DIV) == [None, None, None]
 
 
 def test_two_calls_in_a_line_leave_a_doubt() -> None:
     syntax = Syntax(["torch.cond(p, f, g) + torch.cond(q, f, g)"])
-    assert taking([node for node in syntax.parents if isinstance(node, ast.Call)]) is None
+    assert control_flow_call([node for node in syntax.parents if isinstance(node, ast.Call)]) is None

@@ -61,14 +61,14 @@ class LaterSite(Site):
 
 def test_a_field_that_nobody_has_thought_of_is_dropped() -> None:
     tables = {**FACTS, Later: FACTS[Event], LaterSite: FACTS[Site]}
-    made = Redaction(tables).of(Later(1, None, "forward", None, note=SECRET))
+    made = Redaction(tables).redact(Later(1, None, "forward", None, note=SECRET))
     assert made == Later(1, None, "forward", None)
-    assert Redaction(tables).of(LaterSite(file="a.py", line=3, author=SECRET)) == LaterSite(file="file 1", line=3)
+    assert Redaction(tables).redact(LaterSite(file="a.py", line=3, author=SECRET)) == LaterSite(file="file 1", line=3)
 
 
 def test_a_record_that_nobody_has_thought_of_is_not_let_through() -> None:
     with pytest.raises(KeyError):
-        Redaction(FACTS).of(LaterSite(file="a.py", line=3))
+        Redaction(FACTS).redact(LaterSite(file="a.py", line=3))
 
 
 @pytest.mark.parametrize("redact", [True, False])
@@ -83,9 +83,9 @@ def test_no_text_of_a_trace_is_let_through(redact: bool) -> None:
 
 def test_a_redacted_input_says_whether_it_was_generated() -> None:
     fed = Fed(name="x", dtype="float32", shape=(2,), origin="generated.npy")
-    assert Redaction(FACTS).of(fed).origin == "given"
+    assert Redaction(FACTS).redact(fed).origin == "given"
     made = Fed(name="x", dtype="float32", shape=(2,), origin="normal(0,1), seed 0", generated=True)
-    assert Redaction(FACTS).of(made).origin == "generated"
+    assert Redaction(FACTS).redact(made).origin == "generated"
 
 
 def test_one_name_has_one_number_wherever_it_stands() -> None:
@@ -107,9 +107,9 @@ def test_names_of_a_trace_and_of_its_report_are_numbered_together() -> None:
     names = Pseudonyms()
     first = Redaction(FACTS, names)
     second = Redaction(FACTS, names)
-    assert first.of(Site(file="b.py", line=1)).file == "file 1"
-    assert second.of(Site(file="a.py", line=1)).file == "file 2"
-    assert second.of(Site(file="b.py", line=1)).file == "file 1"
+    assert first.redact(Site(file="b.py", line=1)).file == "file 1"
+    assert second.redact(Site(file="a.py", line=1)).file == "file 2"
+    assert second.redact(Site(file="b.py", line=1)).file == "file 1"
 
 
 @pytest.mark.parametrize("name", ["output", "output[0][12]", "argument 3", "argument 3[0]", STILL_HELD, None])
@@ -138,7 +138,7 @@ def test_any_other_name_of_a_tensor_is_a_number(name: str) -> None:
     ],
 )
 def test_operators_of_the_program_are_not_named(op: str | None, left: str | None) -> None:
-    event = Redaction(FACTS).of(Event(1, op, "forward", None, forward_op=op))
+    event = Redaction(FACTS).redact(Event(1, op, "forward", None, forward_op=op))
     assert (event.op, event.forward_op) == (left, left)
 
 
@@ -154,7 +154,7 @@ def test_operators_of_the_program_are_not_named(op: str | None, left: str | None
     ],
 )
 def test_functions_of_the_program_are_not_named(node: str, left: str) -> None:
-    assert Redaction(FACTS).of(Event(1, None, "backward", None, grad_fn=node)).grad_fn == left
+    assert Redaction(FACTS).redact(Event(1, None, "backward", None, grad_fn=node)).grad_fn == left
 
 
 def test_of_values_only_that_they_are_bad_stays() -> None:
@@ -165,7 +165,7 @@ def test_of_values_only_that_they_are_bad_stays() -> None:
         Operand(name="exp_avg", value=True),
     )
     held = Element(index=(1,), tensor="w", shape=(4,), dtype="float32", value=INF, count=1, total=4, operands=operands)
-    made = Redaction(FACTS).of(held)
+    made = Redaction(FACTS).redact(held)
     assert (made.value, made.index, made.dtype, made.tensor) == (INF, (1,), "float32", "tensor 1")
     assert made.operands == (
         Operand(name="self", dtype="float32", origin="live"),
@@ -173,25 +173,25 @@ def test_of_values_only_that_they_are_bad_stays() -> None:
         Operand(name="operand 1"),
         Operand(name="exp_avg"),
     )
-    assert Redaction(FACTS).of(held.model_copy(update={"value": 3.25})).value is None
+    assert Redaction(FACTS).redact(held.model_copy(update={"value": 3.25})).value is None
 
 
 def entered(sort: str | None, name: str, since: Note | None = None) -> Note:
     """The origin of a tensor that came in."""
-    return Note.of("entered", sort=sort, tensor=name, literal=False, dtype=None, since=since)
+    return Note.create("entered", sort=sort, tensor=name, literal=False, dtype=None, since=since)
 
 
 @pytest.mark.parametrize(
     ("kind", "note", "left"),
     [
-        ("literal", Note.of("written_by", operator="my_op"), "a constant that the program writes"),
+        ("literal", Note.create("written_by", operator="my_op"), "a constant that the program writes"),
         ("literal", entered("buffer", "running_secret"), "buffer tensor 1"),
         ("birth", entered("argument", "x['secret']"), "argument tensor 1"),
-        ("birth", entered("argument", "x", Note.of("bad_before", step=3)), "argument tensor 1"),
-        ("birth", Note.of("uninitialised"), "uninitialised memory"),
+        ("birth", entered("argument", "x", Note.create("bad_before", step=3)), "argument tensor 1"),
+        ("birth", Note.create("uninitialised"), "uninitialised memory"),
         ("birth", entered(None, "of Mrs Smith"), "data from outside"),
-        ("birth", Note.of("model_value", sort="input", value_name="secret"), "data from outside"),
-        ("birth", Note.of("written", sentence="data of Mrs Smith"), "data from outside"),
+        ("birth", Note.create("model_value", sort="input", value_name="secret"), "data from outside"),
+        ("birth", Note.create("written", sentence="data of Mrs Smith"), "data from outside"),
         ("birth", None, None),
     ],
 )
@@ -209,7 +209,7 @@ def test_ranges_keep_their_counts_and_lose_their_ends() -> None:
         event=3, op="mylib.f.default", phase="forward", output=0, dtype="float32", shape=(8,), finite_min=-1.5,
         finite_max=2.5, site=Site(file="a.py", line=1, code="x.log()"), **counts,
     )  # fmt: skip
-    made = Redaction(FACTS).of(held)
+    made = Redaction(FACTS).redact(held)
     assert made == held.model_copy(
         update={
             "op": "a custom operator", "finite_min": None, "finite_max": None, "site": Site(file="file 1", line=1),

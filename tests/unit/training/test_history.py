@@ -15,11 +15,11 @@ def test_each_step_is_told_of_once() -> None:
     for step in (1, 2):
         history.note(OPTIMIZER, step, None, 1.0, None)
     assert told == []
-    history.tell()
-    history.tell()
+    history.publish()
+    history.publish()
     assert [entry.step for entry in told] == [1, 2]
     history.note(OPTIMIZER, 3, None, 1.0, None)
-    history.tell()
+    history.publish()
     assert [entry.step for entry in told] == [1, 2, 3]
 
 
@@ -27,6 +27,6 @@ def test_where_nobody_is_told_nothing_waits_to_be() -> None:
     history = History()
     for step in range(KEPT + 10):
         history.note(OPTIMIZER, step, None, 1.0, None)
-    history.tell()
-    assert len(history.of(OPTIMIZER)) == KEPT
+    history.publish()
+    assert len(history.steps_of(OPTIMIZER)) == KEPT
     assert len(history._untold) == 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from whynan.run.watch.replays import Replaying
+from whynan.run.watch.replays import ReplayRerunner
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,7 +92,7 @@ def test_the_weights_and_what_the_optimizer_keeps_are_put_back(
 ) -> None:
     module = loaded(program(optimizer, ROOTS))
     states: list[str] = []
-    original = Replaying.trial
+    original = ReplayRerunner.trial
 
     def trial(self: Any, *args: Any) -> Any:
         states.append(repr((module.w, module.optimizer.state_dict())))
@@ -100,7 +100,7 @@ def test_the_weights_and_what_the_optimizer_keeps_are_put_back(
         states.append(repr((module.w, module.optimizer.state_dict())))
         return out
 
-    monkeypatch.setattr(Replaying, "trial", trial)
+    monkeypatch.setattr(ReplayRerunner, "trial", trial)
     assert verdict_of(module).status == "verified"
     assert len(states) >= 2
     assert len({*states}) == 1

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import whynan
 from whynan.training import read_back
-from whynan.training.read_back import Numbers, Parts, Reading, read
+from whynan.training.read_back import Parts, PendingStatistics, StepStatistics, read_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,19 +22,19 @@ INF, NAN = float("inf"), float("nan")
 def transferred(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many numbers each transfer had, as if the host were a device."""
     sizes: list[int] = []
-    fetched = read_back.fetched
+    fetched = read_back.fetch_now
 
     def counting(vector: Tensor) -> Callable[[], list[float]]:
         sizes.append(vector.numel())
         return fetched(vector)
 
     monkeypatch.setattr(read_back, "is_on_host", lambda _: False)
-    monkeypatch.setattr(read_back, "fetched", counting)
+    monkeypatch.setattr(read_back, "fetch_now", counting)
     return sizes
 
 
-def _exactly(parts: Parts) -> Reading:
-    numbers = Numbers(parts, exact=True)
+def _exactly(parts: Parts) -> StepStatistics:
+    numbers = PendingStatistics(parts, exact=True)
     return numbers.reading(read_back.Transfer(numbers.vectors(), waits=False).numbers())
 
 
@@ -70,7 +70,7 @@ def test_it_is_known_exactly_which_gradients_are_bad(name: str) -> None:
 def test_a_device_gives_the_numbers_that_the_host_gives(name: str, transferred: list[int]) -> None:
     loss = torch.tensor(0.1)
     parts = Parts(GRADIENTS[name], (torch.ones(3), loss))
-    here, there = read_back._read_here(parts), read(parts)
+    here, there = read_back._read_here(parts), read_statistics(parts)
     assert (there.losses, there.loss) == (here.losses, here.loss) == ((1.0, loss.item()), loss.item())
     assert here.norm is not None
     assert there.norm is not None
@@ -94,7 +94,7 @@ def test_a_device_gives_the_numbers_that_the_host_gives(name: str, transferred: 
     ],
 )
 def test_one_number_of_a_loss_tells_whether_it_is_bad(loss: Tensor, bad: bool, bad_if_scaled: bool) -> None:
-    for found in (read(Parts([], (loss,))), _exactly(Parts([], (loss,)))):
+    for found in (read_statistics(Parts([], (loss,))), _exactly(Parts([], (loss,)))):
         assert (found.bad_loss(scaled=False), found.bad_loss(scaled=True)) == (bad, bad_if_scaled)
 
 
@@ -114,7 +114,7 @@ def _waits(watched: bool) -> tuple[int, Any]:
         if watched:
             with whynan.watch(optimizer, quiet=True) as w:
                 _fit(optimizer, weight)
-                history = w._training.guard.history.of(optimizer)  # type: ignore[union-attr]
+                history = w._training.guard.history.steps_of(optimizer)  # type: ignore[union-attr]
         else:
             history = None
             _fit(optimizer, weight)
@@ -135,7 +135,7 @@ def _here() -> Any:
 
 
 def test_a_read_of_its_own_is_noticed(transferred: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_back.Reading, "is_finite", property(lambda r: torch.ones(()).item() == 1))
+    monkeypatch.setattr(read_back.StepStatistics, "is_finite", property(lambda r: torch.ones(()).item() == 1))
     assert _waits(True)[0] == _waits(False)[0] + 4
 
 
@@ -150,7 +150,7 @@ def test_a_scaler_and_what_it_found_travel_with_the_rest(transferred: list[int])
             scaler.scale(model(torch.full((1, 2), 2.0**7)).sum()).backward()
             scaler.step(optimizer)
             scaler.update()
-        entries = w._training.guard.history.of(optimizer)  # type: ignore[union-attr]
+        entries = w._training.guard.history.steps_of(optimizer)  # type: ignore[union-attr]
     assert [e.skipped for e in entries] == [True] * 4 + [False] * 2
     assert [e.scale for e in entries] == [2.0**k for k in (124, 123, 122, 121, 120, 120)]
     assert (w.report.verdict, len(transferred)) == ("clean", 6)

@@ -12,7 +12,7 @@ from onnx import numpy_helper
 from tests import defects
 from tests.defects import Defect, N, model_of
 from whynan.verify.onnx_program import judge_graph
-from whynan.verify.onnx_program.regions import changed, inlined
+from whynan.verify.onnx_program.regions import changed_region, inline_functions
 from whynan.verify.onnx_program.run import Engines
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ def test_what_remains_of_another_birth_is_said() -> None:
 
 @pytest.mark.parametrize("name", defects.DEFECTS)
 def test_the_same_model_has_no_changed_part(name: str) -> None:
-    model = inlined(defects.DEFECTS[name]().model)
-    assert changed(model, model) is None
+    model = inline_functions(defects.DEFECTS[name]().model)
+    assert changed_region(model, model) is None
 
 
 def test_the_changed_part_of_a_body_is_found_in_the_body() -> None:
@@ -215,7 +215,7 @@ def test_the_changed_part_of_a_body_is_found_in_the_body() -> None:
     other.CopyFrom(defect.model)
     body = next(a.g for a in other.graph.node[0].attribute if a.name == "body")
     body.node[1].op_type = "Mul"
-    region = changed(defect.model, other)
+    region = changed_region(defect.model, other)
     assert region is not None
     assert region.way == (("last", "body"),)
     assert (region.inputs, region.outputs) == (("x", "less"), ("part",))
@@ -227,4 +227,4 @@ def test_changes_in_two_bodies_have_no_verdict() -> None:
     other.CopyFrom(defect.model)
     for attribute in other.graph.node[0].attribute:
         attribute.g.node[-1].op_type = "Abs"
-    assert changed(defect.model, other) is None
+    assert changed_region(defect.model, other) is None

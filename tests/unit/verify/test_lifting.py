@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from whynan.fixes.candidates import Formula
-from whynan.verify.formula import lifted
+from whynan.verify.formula import lift_expressions
 
 
 def formula(body: str, **names: str) -> Formula:
@@ -13,7 +13,7 @@ def formula(body: str, **names: str) -> Formula:
 def test_a_call_of_what_is_unknown_becomes_an_input() -> None:
     before = formula("return torch.sqrt(me.lin(x).pow(2).sum(-1))", me="self", x="x")
     after = formula("return torch.linalg.vector_norm(me.lin(x), dim=-1)", me="self", x="x")
-    found = lifted(before, after, {"x", "self.lin(x)", "self.lin(x).pow(2)"})
+    found = lift_expressions(before, after, {"x", "self.lin(x)", "self.lin(x).pow(2)"})
     assert found is not None
     assert found[0].body == "return torch.sqrt(self_lin_x.pow(2).sum(-1))"
     assert found[1].body == "return torch.linalg.vector_norm(self_lin_x, dim=-1)"
@@ -24,7 +24,7 @@ def test_a_call_of_what_is_unknown_becomes_an_input() -> None:
 def test_an_entry_of_a_dictionary_becomes_an_input() -> None:
     before = formula("return 1 / batch['x'] + y", batch="batch", y="y")
     after = formula("return batch['x'].reciprocal() + y", batch="batch", y="y")
-    found = lifted(before, after, {"y", "batch['x']"})
+    found = lift_expressions(before, after, {"y", "batch['x']"})
     assert found is not None
     assert found[0].body == "return 1 / batch_x + y"
     assert set(found[0].inputs) == {"batch['x']", "y"}
@@ -32,4 +32,4 @@ def test_an_entry_of_a_dictionary_becomes_an_input() -> None:
 
 def test_what_stays_unknown_is_no_formula() -> None:
     before = formula("return f(x).log()", f="f", x="x")
-    assert lifted(before, before, {"x"}) is None
+    assert lift_expressions(before, before, {"x"}) is None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from whynan.verify.in_place.instrument import every_function, instrumented_all
+from whynan.verify.in_place.instrument import every_function, instrument_functions
 
 LOADING = """
 import sys
@@ -62,7 +62,7 @@ def outer(y):
 
 
 def test_several_functions_tell_apart() -> None:
-    tree, made = instrumented_all(TEXT, [1, 6, 7, 6])
+    tree, made = instrument_functions(TEXT, [1, 6, 7, 6])
     assert [one.function for one in made] == [None, "outer", "outer.inner"]
     text = ast.unparse(tree)
     assert [text.count(f"{name}(") for name in ("_whynan_visit", "_whynan_visit_1", "_whynan_visit_2")] == [2, 2, 1]
@@ -70,5 +70,5 @@ def test_several_functions_tell_apart() -> None:
 
 
 def test_a_function_that_looks_at_its_names_is_left_out() -> None:
-    _, made = instrumented_all(TEXT.replace("z + y", "locals()"), [1, 6])
+    _, made = instrument_functions(TEXT.replace("z + y", "locals()"), [1, 6])
     assert [one.function for one in made] == [None]

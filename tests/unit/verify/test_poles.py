@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from whynan.verify.comparison import Healthy, Truth, made_up_size, objection, off_the_limit
+from whynan.verify.comparison import Healthy, Truth, limit_objection, made_up_size, objection
 
 NAN, INF = np.nan, np.inf
 HEALTHY = Healthy(largest=2.0, usual=1.0)
@@ -74,16 +74,16 @@ def test_a_logarithm_of_what_rounding_took_out_of_the_domain_is_as_large_as_that
 
 
 def test_where_nothing_is_healthy_nothing_is_out_of_proportion() -> None:
-    assert Healthy.of([np.array([NAN, INF])]) is None
-    assert Healthy.of([np.array([NAN, -3.0, 1.0, 2.0])]) == Healthy(3.0, 2.0)
+    assert Healthy.from_arrays([np.array([NAN, INF])]) is None
+    assert Healthy.from_arrays([np.array([NAN, -3.0, 1.0, 2.0])]) == Healthy(3.0, 2.0)
     assert objection(np.array([NAN]), np.array([7.0]), "float32", truth(0.0, undefined=True), None, strict=True) is None
 
 
 def test_what_the_values_beside_it_come_to_is_right() -> None:
     old = np.array([NAN, NAN, 1.0])
     around = [np.array([1.0, -3.0, 1.0]), np.array([0.9999, 3.0, 1.0])]
-    assert off_the_limit(old, np.array([1.0, 0.0, 5.0]), around, HEALTHY) is None
-    found = off_the_limit(old, np.array([0.0, 0.0, 1.0]), around, HEALTHY)
+    assert limit_objection(old, np.array([1.0, 0.0, 5.0]), around, HEALTHY) is None
+    found = limit_objection(old, np.array([0.0, 0.0, 1.0]), around, HEALTHY)
     assert found is not None
     assert (found.place, found.value) == (0, 0.0)
     assert found.right.startswith("undefined and the values beside it come to 1")
@@ -91,4 +91,4 @@ def test_what_the_values_beside_it_come_to_is_right() -> None:
 
 @pytest.mark.parametrize("around", [[], [np.array([1.0])], [np.array([1.0]), np.array([NAN])]])
 def test_without_values_on_both_sides_there_is_no_limit(around: list[Any]) -> None:
-    assert off_the_limit(np.array([NAN]), np.array([0.0]), around, HEALTHY) is None
+    assert limit_objection(np.array([NAN]), np.array([0.0]), around, HEALTHY) is None

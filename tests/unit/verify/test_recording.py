@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from tests.unit.verify.replaying import replayed
 from whynan.verify.arrays import tensors_in
 from whynan.verify.memory import UnrecordableError
-from whynan.verify.recording import recorded
+from whynan.verify.recording import record_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -96,7 +96,7 @@ def test_a_program_does_what_the_function_did_in_value_and_gradient(name: str) -
     torch.manual_seed(3)
     function = FUNCTIONS[name]
     values = torch.rand(3, 4) + 0.1
-    program = recorded(function, {"x": values}, needs_grad=frozenset("x"))
+    program = record_program(function, {"x": values}, needs_grad=frozenset("x"))
     assert program.inputs == ("x",)
     assert program.differentiable == {"x"}
     assert not any(s.op.split(".")[1].endswith("_") and not s.op.startswith("aten._") for s in program.steps)
@@ -109,7 +109,7 @@ def test_a_program_does_what_the_function_did_in_value_and_gradient(name: str) -
 
 def test_tensors_of_a_list_are_inputs_by_place() -> None:
     arguments = {"xs": [torch.rand(2, 3), torch.rand(2, 3)], "scale": 2.0}
-    program = recorded(lambda xs, scale: _from_a_list([x * scale for x in xs]), arguments)
+    program = record_program(lambda xs, scale: _from_a_list([x * scale for x in xs]), arguments)
     assert program.inputs == ("xs[0]", "xs[1]")
     told = replayed(program, tensors_in(arguments))
     assert torch.equal(told[0], torch.stack([x * 2.0 for x in arguments["xs"]]).logsumexp(0))
@@ -117,7 +117,7 @@ def test_tensors_of_a_list_are_inputs_by_place() -> None:
 
 def test_masks_and_indices_carry_the_values_that_they_had() -> None:
     values = torch.tensor([[0.0, 2.0], [3.0, 1.0]])
-    program = recorded(lambda x: torch.where(x > 0, x.max(-1).values, x), {"x": values})
+    program = record_program(lambda x: torch.where(x > 0, x.max(-1).values, x), {"x": values})
     steps = {s.op: s for s in program.steps}
     assert steps["aten.gt.Scalar"].result[0].tolist() == [[False, True], [True, True]]  # pyright: ignore[reportOptionalSubscript]
     assert steps["aten.max.dim"].result[0] is None  # pyright: ignore[reportOptionalSubscript]
@@ -127,7 +127,7 @@ def test_masks_and_indices_carry_the_values_that_they_had() -> None:
 def test_what_was_drawn_at_random_is_a_constant() -> None:
     state = torch.get_rng_state()
     torch.manual_seed(1)
-    program = recorded(lambda x: F.dropout(x, 0.5) + torch.randn_like(x), {"x": torch.ones(64)})
+    program = record_program(lambda x: F.dropout(x, 0.5) + torch.randn_like(x), {"x": torch.ones(64)})
     torch.manual_seed(1)
     direct = F.dropout(torch.ones(64), 0.5) + torch.randn_like(torch.ones(64))
     assert torch.equal(replayed(program, {"x": torch.ones(64)})[0], direct)
@@ -135,13 +135,13 @@ def test_what_was_drawn_at_random_is_a_constant() -> None:
 
 
 def test_the_saved_result_that_autograd_detaches_stops_no_gradient() -> None:
-    program = recorded(lambda x: x.softmax(-1).log(), {"x": torch.rand(3)}, needs_grad=frozenset("x"))
+    program = record_program(lambda x: x.softmax(-1).log(), {"x": torch.rand(3)}, needs_grad=frozenset("x"))
     assert [s.op for s in program.steps] == ["aten._softmax.default", "aten.log.default"]
 
 
 def test_the_inputs_are_not_written_to() -> None:
     values = torch.full((3,), 2.0)
-    recorded(lambda x: x.log_(), {"x": values}, needs_grad=frozenset("x"))
+    record_program(lambda x: x.log_(), {"x": values}, needs_grad=frozenset("x"))
     assert values.tolist() == [2.0, 2.0, 2.0]
 
 
@@ -166,4 +166,4 @@ class _Straight(torch.autograd.Function):
 )
 def test_what_no_program_can_say_is_refused_by_name(function: Callable[..., Any], told: str) -> None:
     with pytest.raises(UnrecordableError, match=told):
-        recorded(function, {"x": torch.rand(2, 3)}, needs_grad=frozenset("x"))
+        record_program(function, {"x": torch.rand(2, 3)}, needs_grad=frozenset("x"))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from whynan.verify.in_place.swap import swapped
+from whynan.verify.in_place.swap import swap_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -179,7 +179,7 @@ def test_every_kind_of_function_runs_the_other_text_and_then_its_own_again(
     after = after if edit == "in its line" else f"import math\nimport os\n\n{after}"
     before = {kind: call(module) for kind, call in CALLS.items()}
     assert before == dict.fromkeys(CALLS, OLD)
-    with swapped(str(module.__file__), KINDS, after) as swap:
+    with swap_code(str(module.__file__), KINDS, after) as swap:
         meanwhile = {kind: call(module) for kind, call in CALLS.items()}
         assert module.lambdas["b"](1) == 101
     assert meanwhile == dict.fromkeys(CALLS, NEW)
@@ -191,7 +191,7 @@ def test_every_kind_of_function_runs_the_other_text_and_then_its_own_again(
 def test_an_exception_puts_everything_back(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(KINDS)
     codes = {name: v.__code__ for name, v in vars(module).items() if hasattr(v, "__code__")}
-    with contextlib.suppress(ZeroDivisionError), swapped(str(module.__file__), KINDS, KINDS.replace("+ 1", "/ 0")):
+    with contextlib.suppress(ZeroDivisionError), swap_code(str(module.__file__), KINDS, KINDS.replace("+ 1", "/ 0")):
         module.plain(1)
     assert {name: v.__code__ for name, v in vars(module).items() if hasattr(v, "__code__")} == codes
     assert module.plain(1) == OLD
@@ -200,7 +200,7 @@ def test_an_exception_puts_everything_back(loaded: Callable[[str], ModuleType]) 
 def test_what_is_imported_by_the_other_text_is_there_meanwhile(loaded: Callable[[str], ModuleType]) -> None:
     text = "def plain(x):\n    return x + 1\n"
     module = loaded(text)
-    with swapped(str(module.__file__), text, "import math as m\n\n\ndef plain(x):\n    return m.exp(x)\n"):
+    with swap_code(str(module.__file__), text, "import math as m\n\n\ndef plain(x):\n    return m.exp(x)\n"):
         assert module.plain(0) == 1.0
     assert not hasattr(module, "m")
 
@@ -208,7 +208,7 @@ def test_what_is_imported_by_the_other_text_is_there_meanwhile(loaded: Callable[
 def test_a_function_made_meanwhile_is_what_it_would_have_been(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded("def maker():\n    def made(x):\n        return x + 1\n\n    return made\n")
     text = "def maker():\n    def made(x):\n        return x + 1\n\n    return made\n"
-    with swapped(str(module.__file__), text, text.replace("+ 1", "+ 2")):
+    with swap_code(str(module.__file__), text, text.replace("+ 1", "+ 2")):
         made = module.maker()
         assert made(1) == 3
     assert made(1) == 2
@@ -219,7 +219,7 @@ CLOSURE = "def maker(y):\n    def made(x):\n        return x + 1\n\n    return m
 
 def test_a_function_that_would_need_another_variable_is_left_and_said(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(CLOSURE)
-    with swapped(str(module.__file__), CLOSURE, CLOSURE.replace("+ 1", "+ y")) as swap:
+    with swap_code(str(module.__file__), CLOSURE, CLOSURE.replace("+ 1", "+ y")) as swap:
         assert module.held(1) == 2
         assert module.maker(5)(1) == 6
     assert swap.left == (
@@ -235,7 +235,7 @@ def test_what_is_running_is_left_and_said(loaded: Callable[[str], ModuleType]) -
     left: list[str] = []
 
     def inside() -> None:
-        with swapped(str(module.__file__), text, text.replace("1", "2")) as swap:
+        with swap_code(str(module.__file__), text, text.replace("1", "2")) as swap:
             left.extend(swap.left)
             assert next(steps) == 1
 
@@ -249,7 +249,7 @@ def test_what_is_running_is_left_and_said(loaded: Callable[[str], ModuleType]) -
 def test_code_that_was_not_made_from_the_text_is_left_and_said(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded("def plain(x):\n    return x + 5\n")
     text = "def plain(x):\n    return x + 1\n"
-    with swapped(str(module.__file__), text, text.replace("+ 1", "+ 2")) as swap:
+    with swap_code(str(module.__file__), text, text.replace("+ 1", "+ 2")) as swap:
         assert module.plain(1) == 6
     assert swap.left == ("plain: what is loaded was not made from the file as it is",)
     assert swap.swapped == 0
@@ -259,7 +259,7 @@ def test_code_of_no_file_is_left_and_said(tmp_path: Path) -> None:
     text = "def plain(x):\n    return x + 1\n"
     names: dict[str, Any] = {}
     exec(text, names)
-    with swapped(str(tmp_path / "text.py"), text, text.replace("+ 1", "+ 2")) as swap:
+    with swap_code(str(tmp_path / "text.py"), text, text.replace("+ 1", "+ 2")) as swap:
         assert names["plain"](1) == 2
     assert swap.left == (
         "plain: no function of its code is there to be called: made by exec, scripted, or not made yet",
@@ -270,7 +270,7 @@ def test_added_functions_do_not_shift_the_partners_of_the_others(loaded: Callabl
     text = 'table = {"a": lambda x: x + 1, "b": lambda x: x + 2}\n'
     module = loaded(text)
     after = 'table = {"z": lambda x: x + 9, "a": lambda x: x + 1, "b": lambda x: x + 3}\n'
-    with swapped(str(module.__file__), text, after):
+    with swap_code(str(module.__file__), text, after):
         assert [module.table[name](0) for name in "ab"] == [1, 3]
 
 
@@ -282,7 +282,7 @@ def test_a_thread_that_runs_the_code_is_seen(loaded: Callable[[str], ModuleType]
     thread.start()
     begun.wait()
     try:
-        with swapped(str(module.__file__), text, text.replace("return 1", "return 2")) as swap:
+        with swap_code(str(module.__file__), text, text.replace("return 1", "return 2")) as swap:
             assert swap.left == ("waits: it is running, and goes on as it was",)
     finally:
         done.set()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from whynan.errors import UsageError
-from whynan.verify.in_place.visits import visiting
+from whynan.verify.in_place.visits import record_visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def visits_of(module: ModuleType, text: str, line: int, run: Callable[[], object], **options: Any) -> Any:
-    with visiting(str(module.__file__), text, line, **options) as (recorder, _):
+    with record_visits(str(module.__file__), text, line, **options) as (recorder, _):
         run()
     return recorder.visits
 
@@ -132,7 +132,7 @@ def test_values_and_gradients_and_random_numbers_are_the_same(loaded: Callable[[
         return loss.detach(), w.grad, torch.get_rng_state()
 
     before = run()
-    with visiting(str(module.__file__), text, 5) as (recorder, _):
+    with record_visits(str(module.__file__), text, 5) as (recorder, _):
         during = run()
     assert all(torch.equal(a, b) for a, b in zip(before, during, strict=True))
     assert len(recorder.visits.visits) > 10
@@ -176,7 +176,7 @@ def test_what_is_larger_than_the_memory_is_left_out(loaded: Callable[[str], Modu
 def test_lines_of_tracebacks_and_warnings_stay(loaded: Callable[[str], ModuleType]) -> None:
     text = "import warnings\n\n\ndef f(x):\n    y = x\n    warnings.warn('here')\n    return y / 0\n"
     module = loaded(text)
-    with visiting(str(module.__file__), text, 5), warnings.catch_warnings(record=True) as caught:
+    with record_visits(str(module.__file__), text, 5), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with pytest.raises(ZeroDivisionError) as raised:
             module.f(1)
@@ -199,7 +199,7 @@ def test_what_a_function_lets_go_of_is_let_go(loaded: Callable[[str], ModuleType
         "    del x, y\n    return r()\n"
     )
     module = loaded(text)
-    with visiting(str(module.__file__), text, 5):
+    with record_visits(str(module.__file__), text, 5):
         assert module.f() is None
 
 
@@ -209,8 +209,8 @@ def test_an_error_of_ours_does_not_reach_the_program(
     monkeypatch.delenv("WHYNAN_RAISE_INTERNAL")
     text = "def f(x):\n    y = x + 1\n    return y\n"
     module = loaded(text)
-    monkeypatch.setattr("whynan.verify.in_place.visits.resolved", lambda *_: 1 / 0)
-    with pytest.warns(RuntimeWarning, match="an error of its own"), visiting(str(module.__file__), text, 2):
+    monkeypatch.setattr("whynan.verify.in_place.visits.resolve_chain", lambda *_: 1 / 0)
+    with pytest.warns(RuntimeWarning, match="an error of its own"), record_visits(str(module.__file__), text, 2):
         assert module.f(1) == 2
 
 

@@ -35,7 +35,7 @@ _ELEMENTS: Final = {
 """The names that ONNX Runtime has for element types."""
 
 
-class Nothing:
+class EmptyOptional:
     """An optional that holds nothing, in place of an ``OrtValue``: fed with one of these, ONNX Runtime crashes."""
 
     def has_value(self) -> bool:
@@ -43,18 +43,18 @@ class Nothing:
         return False
 
 
-NOTHING: Final = Nothing()
+NOTHING: Final = EmptyOptional()
 
 
-def launch(session: Any, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
+def run_session(session: Any, names: Sequence[str], feeds: Mapping[str, Any]) -> list[Any]:
     """The outputs of a session as ``OrtValue``s, or NOTHING."""
     if all(value.has_value() for value in feeds.values()):
         return list(session.run_with_ort_values(list(names), dict(feeds)))
     found = session.run(list(names), {name: value if value.has_value() else None for name, value in feeds.items()})
-    return [NOTHING if value is None else give(value, kind_of(value)) for value in found]
+    return [NOTHING if value is None else make_ort_value(value, kind_of(value)) for value in found]
 
 
-def read(value: Any) -> Value:
+def read_ort_value(value: Any) -> Value:
     """What an ``OrtValue`` holds: a view of its memory, which lasts as long as the ``OrtValue`` does, where it can be.
 
     Raises ``RuntimeError`` for maps and sparse tensors.
@@ -70,10 +70,10 @@ def read(value: Any) -> Value:
     raise RuntimeError(f"a value of the type {said} cannot be looked at")
 
 
-def give(value: Value, kind: TypeProto) -> Any:
+def make_ort_value(value: Value, kind: TypeProto) -> Any:
     """An ``OrtValue`` that holds a value of this type; it shares the memory of an array that NumPy knows."""
     if kind.HasField("optional_type"):
-        return NOTHING if value is None else give(value, kind.optional_type.elem_type)
+        return NOTHING if value is None else make_ort_value(value, kind.optional_type.elem_type)
     if kind.HasField("sequence_type"):
         return _sequence(cast("list[Any]", value), kind.sequence_type.elem_type)
     return give_tensor(cast("Tensor", value), kind.tensor_type.elem_type)
@@ -171,10 +171,10 @@ def same_bits(first: Value, second: Value) -> bool:
     return one.dtype == other.dtype and one.tobytes() == other.tobytes()
 
 
-def copied(value: Value) -> Value:
+def copy_value(value: Value) -> Value:
     """A value that stays when what it was read from is gone."""
     if isinstance(value, list):
-        return [copied(element) for element in value]
+        return [copy_value(element) for element in value]
     return None if value is None else np.array(value)
 
 
@@ -229,7 +229,7 @@ def _newest() -> int:
     return min(onnx.defs.onnx_opset_version(), 23)
 
 
-def opened_alone(graph: onnx.GraphProto, domain: str) -> Any:
+def open_domain_session(graph: onnx.GraphProto, domain: str) -> Any:
     """A session for a graph of whynan's own, whose operators are of a domain besides ONNX's."""
     return _session(graph, more=(helper.make_opsetid(domain, 1),))
 
@@ -269,7 +269,7 @@ def _elements(value: Any, element: TypeProto) -> list[Any]:
     count = int(length.run_with_ort_values(None, {"s": value})[0].numpy())
     indices = (give_tensor(np.array(i, np.int64)) for i in range(count))
     # each is an own value of the session, which its view keeps
-    return [copied(read(one.run_with_ort_values(None, {"s": value, "i": index})[0])) for index in indices]
+    return [copy_value(read_ort_value(one.run_with_ort_values(None, {"s": value, "i": index})[0])) for index in indices]
 
 
 def _sequence(values: Sequence[Value], element: TypeProto) -> Any:
@@ -282,13 +282,13 @@ def _sequence(values: Sequence[Value], element: TypeProto) -> Any:
     inputs = [onnx.ValueInfoProto(name=name, type=bare) for name in names]
     node = helper.make_node("SequenceConstruct", names, ["s"])
     session = _session(helper.make_graph([node], "sequence", inputs, [output]))
-    fed = {name: give(value, element) for name, value in zip(names, values, strict=True)}
+    fed = {name: make_ort_value(value, element) for name, value in zip(names, values, strict=True)}
     return session.run_with_ort_values(None, fed)[0]
 
 
 _PREFIX: Final = re.compile(r"^\[ONNXRuntimeError\] : \d+ : \w+ : ")
 
 
-def said(error: Exception) -> str:
+def engine_message(error: Exception) -> str:
     """What ONNX Runtime says of an error, on one line and without the prefix of all its messages."""
     return " ".join(_PREFIX.sub("", str(error)).split())

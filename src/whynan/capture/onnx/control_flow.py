@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from whynan.capture.onnx.arrays import give_tensor, kind_of, read, same_bits, type_of
+from whynan.capture.onnx.arrays import give_tensor, kind_of, read_ort_value, same_bits, type_of
 from whynan.capture.onnx.execution import BATCH, is_batched
 from whynan.records import Note
 
@@ -51,7 +51,7 @@ class Scope:
         self._held.pop(name, None)
         self._seen.pop(name, None)
 
-    def held(self, name: str) -> Any:
+    def engine_value(self, name: str) -> Any:
         """The engine's value of a name, here or around; an initialiser is made one."""
         if name in self._held:
             return self._held[name]
@@ -60,7 +60,7 @@ class Scope:
             return give_tensor(self.graph.array(name))
         if self.outer is None:
             raise KeyError(name)
-        return self.outer.held(name)
+        return self.outer.engine_value(name)
 
     def has(self, name: str) -> bool:
         """Whether a value of this name is alive, here or around."""
@@ -77,7 +77,7 @@ class Scope:
                 return self.outer.kind(name)
         return type_of(str(self._held[name].data_type()))
 
-    def seen(self, name: str) -> Value:
+    def observed_value(self, name: str) -> Value:
         """A value as it is looked at: a view, for as long as the value is held."""
         if not name:
             return None
@@ -88,11 +88,11 @@ class Scope:
             return value
         if self.graph.is_constant(name):
             return self.graph.array(name)
-        return None if self.outer is None else self.outer.seen(name)
+        return None if self.outer is None else self.outer.observed_value(name)
 
     def _read(self, name: str) -> Value:
         try:
-            return read(self._held[name])
+            return read_ort_value(self._held[name])
         except RuntimeError as error:
             self.unreadable[name] = str(error)
             return None
@@ -150,30 +150,30 @@ class Bodies:
         elif node.op == "Scan":
             same = self._scan(node, scope, observer, told)
         else:
-            self._walk.notes[Note.of("body_not_entered", node_name=called(node), op=node.op)] = None
+            self._walk.notes[Note.create("body_not_entered", node_name=called(node), op=node.op)] = None
             return
         if not same:
-            self._walk.notes[Note.of("body_differs", node_name=called(node), op=node.op)] = None
+            self._walk.notes[Note.create("body_differs", node_name=called(node), op=node.op)] = None
 
     def _branch(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> bool:
-        attribute = "then_branch" if _truth(scope.seen(node.inputs[0])) else "else_branch"
+        attribute = "then_branch" if _truth(scope.observed_value(node.inputs[0])) else "else_branch"
         found = self._iteration(node, attribute, 0, scope, observer, told, [], [])
-        outer = [scope.seen(name) for name in node.outputs]
+        outer = [scope.observed_value(name) for name in node.outputs]
         return all(same_bits(one, other) for one, other, n in zip(outer, found[1], node.outputs, strict=False) if n)
 
     def _loop(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> bool:
         body = scope.graph.body(node, "body")
-        limit = scope.seen(node.inputs[0]) if node.inputs[0] else None
+        limit = scope.observed_value(node.inputs[0]) if node.inputs[0] else None
         most = None if limit is None else int(np.asarray(limit).reshape(-1)[0])
         condition = node.inputs[1] if len(node.inputs) > 1 else ""
-        going = True if not condition else _truth(scope.seen(condition))
+        going = True if not condition else _truth(scope.observed_value(condition))
         names = [condition, *node.inputs[2:]]
-        states = [scope.held(name) if name else None for name in names]
+        states = [scope.engine_value(name) if name else None for name in names]
         kinds = [scope.kind(name) if name else None for name in names]
         carried = len(node.inputs) - 2
         collected = node.outputs[carried:]
         formal = list(body.inputs)
-        same, seen = True, [scope.seen(name) for name in names[1:]]
+        same, seen = True, [scope.observed_value(name) for name in names[1:]]
         iteration = 0
         while going and (most is None or iteration < most):
             if states[0] is None:
@@ -184,9 +184,9 @@ class Bodies:
             states, names = list(left[: carried + 1]), list(body.outputs[: carried + 1])
             going, seen = _truth(seen_now[0]), seen_now[1 : carried + 1]
             for name, value in zip(collected, seen_now[carried + 1 :], strict=False):
-                same = same and (not name or _slice_is(scope.seen(name), iteration, 0, value))
+                same = same and (not name or _slice_is(scope.observed_value(name), iteration, 0, value))
             iteration += 1
-        outer = [scope.seen(name) for name in node.outputs[:carried]]
+        outer = [scope.observed_value(name) for name in node.outputs[:carried]]
         ends = all(same_bits(one, other) for one, other, n in zip(outer, seen, node.outputs, strict=False) if n)
         return same and ends
 
@@ -197,12 +197,12 @@ class Bodies:
         axes, backwards = _ints(node, "scan_input_axes", scanned), _ints(node, "scan_input_directions", scanned)
         out_axes = _ints(node, "scan_output_axes", len(node.outputs) - carried)
         out_backwards = _ints(node, "scan_output_directions", len(node.outputs) - carried)
-        states = [scope.held(name) for name in node.inputs[:carried]]
+        states = [scope.engine_value(name) for name in node.inputs[:carried]]
         names = list(node.inputs[:carried])
-        whole = [np.asarray(scope.seen(name)) for name in node.inputs[carried:]]
+        whole = [np.asarray(scope.observed_value(name)) for name in node.inputs[carried:]]
         length = whole[0].shape[axes[0]] if whole else 0
         formal = list(body.inputs)
-        same, seen = True, [scope.seen(name) for name in names]
+        same, seen = True, [scope.observed_value(name) for name in names]
         for iteration in range(length):
             slices = [
                 give_tensor(np.array(array.take(length - 1 - iteration if back else iteration, axis)))
@@ -214,18 +214,18 @@ class Bodies:
             states, names, seen = list(left[:carried]), list(body.outputs[:carried]), seen_now[:carried]
             for i, (name, value) in enumerate(zip(node.outputs[carried:], seen_now[carried:], strict=False)):
                 place = length - 1 - iteration if out_backwards[i] else iteration
-                same = same and (not name or _slice_is(scope.seen(name), place, out_axes[i], value))
-        outer = [scope.seen(name) for name in node.outputs[:carried]]
+                same = same and (not name or _slice_is(scope.observed_value(name), place, out_axes[i], value))
+        outer = [scope.observed_value(name) for name in node.outputs[:carried]]
         ends = all(same_bits(one, other) for one, other, n in zip(outer, seen, node.outputs, strict=False) if n)
         return same and ends
 
     def _batch(self, node: Node, scope: Scope, observer: Observer, told: set[str]) -> bool:
         """Each element of a batch as a Scan of its own, of as many iterations as it is long."""
-        lengths = scope.seen(node.inputs[0])
+        lengths = scope.observed_value(node.inputs[0])
         names = node.inputs[1:]
         alone = _unbatched(node)
         carried = len(names) - _scanned(node)
-        whole = [np.asarray(scope.seen(name)) for name in names]
+        whole = [np.asarray(scope.observed_value(name)) for name in names]
         same = True
         for number in range(whole[carried].shape[0]):
             length = whole[carried].shape[1] if lengths is None else int(np.asarray(lengths)[number])
@@ -235,15 +235,15 @@ class Bodies:
                 inner.hold(name, give_tensor(np.array(_of_batch(array, number, None if i < carried else length))))
             for i, name in enumerate(node.outputs):
                 if name:
-                    array = np.asarray(scope.seen(name))
+                    array = np.asarray(scope.observed_value(name))
                     inner.hold(name, give_tensor(np.array(_of_batch(array, number, None if i < carried else length))))
-            seen = [inner.seen(name) for name in names]
-            observer.enters_body(list(names), seen, list(names))
+            seen = [inner.observed_value(name) for name in names]
+            observer.on_body_enter(list(names), seen, list(names))
             same = self._scan(one, inner, observer, told) and same
             self._walk.here = inner
-            left = [inner.seen(name) for name in node.outputs]
-            observer.executed(one, seen, left)
-            observer.leaves_body(list(node.outputs), left)
+            left = [inner.observed_value(name) for name in node.outputs]
+            observer.on_node(one, seen, left)
+            observer.on_body_leave(list(node.outputs), left)
         return same
 
     def _iteration(
@@ -262,12 +262,14 @@ class Bodies:
         inner = Scope(body, scope)
         for name, (value, kind, _) in zip(formal, fed, strict=True):
             inner.hold(name, value, kind)
-        observer.enters_body(list(formal), [inner.seen(name) for name in formal], [name for _, _, name in fed])
+        observer.on_body_enter(
+            list(formal), [inner.observed_value(name) for name in formal], [name for _, _, name in fed]
+        )
         path = (*node.body, (called(node), attribute, iteration))
         self._walk.run(Run(inner, observer, body.nodes, told, path), (len(body.nodes),))
-        seen = [inner.seen(name) for name in body.outputs]
-        observer.leaves_body(list(body.outputs), seen)
-        return [inner.held(name) for name in body.outputs], seen
+        seen = [inner.observed_value(name) for name in body.outputs]
+        observer.on_body_leave(list(body.outputs), seen)
+        return [inner.engine_value(name) for name in body.outputs], seen
 
 
 def called(node: Node) -> str:

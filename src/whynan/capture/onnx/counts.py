@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from whynan.capture.onnx.statistics import CHUNK, Looked, counted, counters, looked, looked_each
+from whynan.capture.onnx.statistics import CHUNK, ScanCounts, counters, merge_counts, scan_each, scan_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -65,15 +65,15 @@ class Counts:
             return
         parts = self._looked([flat for _, flat in arrays])
         for (value, flat), found in zip(arrays, parts, strict=True):
-            self._learn(value, counted(flat, found, tuple(value.shape)))
+            self._learn(value, merge_counts(flat, found, tuple(value.shape)))
 
     def _learn(self, value: Any, found: Counters) -> None:
         # of an array that is gone only its place is left, which the next one may take
         self._known[id(value)] = weakref.ref(value), found
 
-    def _looked(self, arrays: list[Tensor]) -> list[list[Looked]]:
+    def _looked(self, arrays: list[Tensor]) -> list[list[ScanCounts]]:
         """What there is in each array, part by part, in no order; every thread takes the next part that is left."""
-        found: list[list[Looked]] = [[] for _ in arrays]
+        found: list[list[ScanCounts]] = [[] for _ in arrays]
         left = deque(_parts(arrays))
 
         def look() -> None:
@@ -84,10 +84,10 @@ class Counts:
                 except IndexError:
                     return
                 if isinstance(part, _Some):
-                    for i, each in zip(part.arrays, looked_each(part.whole, part.bounds, flags), strict=True):
+                    for i, each in zip(part.arrays, scan_each(part.whole, part.bounds, flags), strict=True):
                         found[i].append(each)
                 else:
-                    found[part[0]].append(looked(arrays[part[0]], part[1], flags))
+                    found[part[0]].append(scan_elements(arrays[part[0]], part[1], flags))
 
         others = [_pool(self._threads - 1).submit(look) for _ in range(self._threads - 1)]
         look()
@@ -190,7 +190,7 @@ def is_array(value: Any) -> bool:
     return isinstance(kind, np.dtype) and kind.kind not in "OUS"
 
 
-def floating(value: Any) -> bool:
+def is_floating(value: Any) -> bool:
     """Whether a value is a tensor that can hold a bad number."""
     if not is_array(value):
         return False
@@ -236,10 +236,10 @@ def tensors(value: Value, key: Key) -> Iterator[tuple[Key, Tensor]]:
         yield key, np.asarray(value)
 
 
-def mapped(value: Value, key: Key, function: Callable[[Key, Tensor], Tensor]) -> Value:
+def map_tensors(value: Value, key: Key, function: Callable[[Key, Tensor], Tensor]) -> Value:
     """A value of which each tensor is replaced."""
     if isinstance(value, list):
-        return [mapped(part, (*key, i), function) for i, part in enumerate(value)]
+        return [map_tensors(part, (*key, i), function) for i, part in enumerate(value)]
     return function(key, np.asarray(value)) if is_array(value) else value
 
 
@@ -261,7 +261,7 @@ def number(value: Any) -> Number | bool | str:
     return int(value) if "int" in kind.name else float(value)
 
 
-def at(tensor: Tensor, index: tuple[int, ...]) -> Number | bool | str:
+def value_at(tensor: Tensor, index: tuple[int, ...]) -> Number | bool | str:
     """The value of one element."""
     return number(tensor[index])
 
@@ -271,7 +271,7 @@ def finite_range(region: Tensor) -> tuple[Number | None, Number | None]:
     if not region.size or region.dtype.kind in "cb" or not is_array(region):
         return None, None
     flat = region.reshape(-1)
-    if floating(flat):
+    if is_floating(flat):
         flat = flat.astype(np.float64)
         known = flat[~np.isnan(flat)]
         if not known.size:

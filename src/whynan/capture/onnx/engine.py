@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from whynan.capture.onnx.execution import Outcome as Outcome
 from whynan.capture.onnx.optimised import OnnxRuntime, bare_outputs
 from whynan.capture.onnx.sessions import EngineSettings as EngineSettings
-from whynan.capture.onnx.sessions import available as available
+from whynan.capture.onnx.sessions import available_providers as available_providers
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping
@@ -22,7 +22,7 @@ class Engine(Protocol):
     """A model that has been opened to be run, as often as wanted."""
 
     @property
-    def executed(self) -> onnx.ModelProto:
+    def executed_model(self) -> onnx.ModelProto:
         """The graph that runs, with its large weights in files."""
         ...
 
@@ -39,7 +39,7 @@ class Engine(Protocol):
 
 
 @contextmanager
-def opened(settings: EngineSettings) -> Generator[Engine]:
+def open_engine(settings: EngineSettings) -> Generator[Engine]:
     """A model, opened to be run; raises ``RunError`` where the engine refuses it."""
     engine: Engine = _reference(settings) if settings.engine == "reference" else OnnxRuntime(settings)
     try:
@@ -60,10 +60,10 @@ def run(settings: EngineSettings, feeds: Mapping[str, Value], observer: Observer
 
     Raises ``RunError`` where the engine refuses; before that, the observer has been told of whatever ran.
     """
-    with opened(settings) as engine:
+    with open_engine(settings) as engine:
         return engine.run(feeds, observer)
 
 
-def bare(settings: EngineSettings, feeds: Mapping[str, Value]) -> dict[str, Value]:
+def run_unobserved(settings: EngineSettings, feeds: Mapping[str, Value]) -> dict[str, Value]:
     """The outputs of a model that nobody looks at; raises ``RunError`` where the engine refuses."""
     return bare_outputs(settings, feeds)

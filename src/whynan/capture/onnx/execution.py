@@ -86,7 +86,7 @@ class Counters:
         return self.n_nan + self.n_posinf + self.n_neginf
 
 
-class Alone(Protocol):
+class SingleNodeRunner(Protocol):
     """Runs one node by itself, as the engine ran it in the graph, on other values."""
 
     def __call__(self, node: Node, inputs: Sequence[Value]) -> list[Value]:
@@ -100,37 +100,37 @@ class Observer(Protocol):
     Arrays are only lent: they are valid during the call, and whoever needs one later copies it.
     """
 
-    def begins(self, nodes: Sequence[Node], alone: Alone) -> None:
+    def on_begin(self, nodes: Sequence[Node], alone: SingleNodeRunner) -> None:
         """The run begins: the nodes of the main graph, and what runs one of them, or one of a body, by itself."""
         ...
 
-    def enters(self, name: str, value: Value, kind: Literal["input", "initializer"]) -> None:
+    def on_input(self, name: str, value: Value, kind: Literal["input", "initializer"]) -> None:
         """A value that the graph begins with; each initialiser is told of before the first node that reads it."""
         ...
 
-    def wrote(self, values: Sequence[Value]) -> None:
+    def on_values(self, values: Sequence[Value]) -> None:
         """Some nodes have run: what they wrote, all that there is of it at this time; told of node by node next."""
         ...
 
-    def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+    def on_node(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         """A node has run: what it read and wrote, in the order of its names; None where a name is empty.
 
         The nodes of a body are told of, iteration by iteration, before the node that holds it.
         """
         ...
 
-    def enters_body(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
+    def on_body_enter(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
         """An iteration of a body begins: its inputs, and for each the value of the graph around it that it is.
 
         ``carried`` is empty for what is none, as the number of an iteration.
         """
         ...
 
-    def leaves_body(self, names: Sequence[str], values: Sequence[Value]) -> None:
+    def on_body_leave(self, names: Sequence[str], values: Sequence[Value]) -> None:
         """An iteration of a body is over: its outputs by name."""
         ...
 
-    def leaves(self, name: str, value: Value) -> None:
+    def on_output(self, name: str, value: Value) -> None:
         """An output of the graph."""
         ...
 
@@ -231,7 +231,7 @@ def _names(node: Node) -> list[str]:
 
     What ONNX Runtime has put in has the names that it says itself, else those of the operator that it stands for.
     """
-    schema = schema_of(node) or _own(node)
+    schema = schema_of(node) or _ort_schema(node)
     if schema is not None:
         return [f"{p.name}*" if "ariadic" in str(p.option) else str(p.name) for p in schema.inputs]
     if node.domain and not node.domain.startswith(_OWN_DOMAINS):
@@ -241,7 +241,7 @@ def _names(node: Node) -> list[str]:
     return _names(replace(node, domain="", opset=None)) if node.domain else []
 
 
-def _own(node: Node) -> Any:
+def _ort_schema(node: Node) -> Any:
     """ONNX Runtime's schema of an operator of its own; None for any other, and where it tells of none."""
     known = _contributed().get((node.domain, node.op), {})
     version = max((v for v in known if node.opset is None or v <= node.opset), default=None)
@@ -277,7 +277,7 @@ def attribute(node: Node, name: str, default: Any = None) -> Any:
 def numbers_of(node: Node) -> dict[str, float]:
     """The floating-point attributes of a node; an epsilon also where it is left to its default."""
     found = {str(a.name): _plain(a.f) for a in node.proto.attribute if a.type == a.FLOAT}
-    schema = schema_of(node) or _own(node)
+    schema = schema_of(node) or _ort_schema(node)
     known: Any = None if schema is None else schema.attributes.get("epsilon")
     if known is not None and "epsilon" not in found:
         found["epsilon"] = _plain(_default(known))

@@ -12,14 +12,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.onnx.arrays import copied, give, launch, read, said, type_of
+from whynan.capture.onnx.arrays import copy_value, engine_message, make_ort_value, read_ort_value, run_session, type_of
 from whynan.capture.onnx.control_flow import Run, Scope
 from whynan.capture.onnx.execution import NCHWC, Outcome, RunError
-from whynan.capture.onnx.graph.executed import Executable, tidied, without_weights
-from whynan.capture.onnx.graph.written import computed, read_written
+from whynan.capture.onnx.graph.executed import Executable, drop_duplicate_constants, without_weights
+from whynan.capture.onnx.graph.written import computed_constants, read_written
 from whynan.capture.onnx.runner import Walk, remarks
-from whynan.capture.onnx.segments import Memory, available, give_back, plan_of, resident, settle
-from whynan.capture.onnx.sessions import CPU, EngineSettings, Profile, as_user, read_profile
+from whynan.capture.onnx.segments import Memory, available_bytes, lower_mmap_threshold, plan_of, resident, trim_heap
+from whynan.capture.onnx.sessions import CPU, EngineSettings, Profile, open_user_session, read_profile
 from whynan.capture.onnx.single_node import LoneNodes
 from whynan.capture.onnx.statistics import Digest, digest
 from whynan.models.onnx.model import nodes
@@ -47,7 +47,7 @@ class OnnxRuntime:
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = self._looked = settings
-        settle(settings.memory)
+        lower_mmap_threshold(settings.memory)
         # before anything else takes memory: what is mapped to be read counts as well
         self._written = read_written(settings.path)
         self._folder = Path(tempfile.mkdtemp(prefix="whynan-"))
@@ -66,11 +66,11 @@ class OnnxRuntime:
         except BaseException:
             self.close()
             raise
-        self._graph = Executable(tidied(model), self._folder)
+        self._graph = Executable(drop_duplicate_constants(model), self._folder)
         self.nodes_as_written = len(self._written.nodes)
 
     @property
-    def executed(self) -> onnx.ModelProto:
+    def executed_model(self) -> onnx.ModelProto:
         """The graph that runs, with its large weights in files."""
         return self._graph.model
 
@@ -82,7 +82,7 @@ class OnnxRuntime:
         except RunError as error:
             if _UNWRITABLE not in error.what:
                 raise
-        return as_user(self.settings, None, None), self._without_compiling(path)
+        return open_user_session(self.settings, None, None), self._without_compiling(path)
 
     def _without_compiling(self, path: Path) -> onnx.ModelProto:
         """The graph that the other providers run, where one compiles parts of it; it is looked at in their place."""
@@ -92,24 +92,24 @@ class OnnxRuntime:
             providers = providers[1:] or (CPU,)
             self._looked = dataclasses.replace(self.settings, providers=providers)
             try:
-                as_user(self._looked, path, None)
+                open_user_session(self._looked, path, None)
                 break
             except RunError as error:
                 if _UNWRITABLE not in error.what or providers == (CPU,):
                     raise
         asked, others = tuple(self.settings.provider_names), tuple(self._looked.provider_names)
-        self._said = (Note.of("provider_compiles", asked=asked, others=others),)
+        self._said = (Note.create("provider_compiles", asked=asked, others=others),)
         return without_weights(path)
 
     def _writing(self, path: Path, profile: Path) -> Any:
         """The session, once the graph that it executes is written."""
         memory, needed = self.settings.memory, resident() + _WRITING * self._written.weights
         if memory is None or needed <= memory:
-            return as_user(self.settings, path, profile)
+            return open_user_session(self.settings, path, profile)
         # weights that are not packed for their kernels leave room for those that are written
         config = {**self.settings.session_config, _UNPACKED: "1"}
-        as_user(dataclasses.replace(self.settings, session_config=config), path, None)
-        return as_user(self.settings, None, profile)
+        open_user_session(dataclasses.replace(self.settings, session_config=config), path, None)
+        return open_user_session(self.settings, None, profile)
 
     def close(self) -> None:
         """Let go of its sessions, and of the files that it wrote."""
@@ -119,7 +119,7 @@ class OnnxRuntime:
     def run(self, feeds: Mapping[str, Value], observer: Observer, *, compare: bool = True) -> Outcome:
         """Run it and tell the observer of all that it comes to; raises ``RunError`` where the engine refuses."""
         scope = self._fed(feeds)
-        given = {name: scope.held(name) for name in feeds if scope.has(name)}
+        given = {name: scope.engine_value(name) for name in feeds if scope.has(name)}
         first = self._profile is None
         expected = self._expected(given) if compare or first else None
         profile = self._profile or Profile()
@@ -127,29 +127,29 @@ class OnnxRuntime:
         if self.settings.memory is not None:
             # before anything is planned, so that what the bare session held is free
             self._bare = None
-            give_back()
+            trim_heap()
         if self._walk is None:
-            self._plan = plan_of(self._graph, sizes, available(self.settings.memory))
+            self._plan = plan_of(self._graph, sizes, available_bytes(self.settings.memory))
             self._walk = self._walked(profile)
-            self._computed = computed(self._graph, self._written, self.settings.path)
+            self._computed = computed_constants(self._graph, self._written, self.settings.path)
         plan, walk = self._plan, self._walk
         shown = walk.shown(self._graph)
-        observer.begins(shown, LoneNodes(walk))
+        observer.on_begin(shown, LoneNodes(walk))
         for name, value in feeds.items():
-            observer.enters(name, value, "input")
+            observer.on_input(name, value, "input")
         walk.begin()
         walk.run(Run(scope, observer, shown, set()), plan)
         if isinstance(expected, RunError):
             # whatever is made of it here, in production it does not run
             raise RunError(expected.what, walk.nodes)
-        outputs = {name: copied(scope.seen(name)) for name in self._graph.outputs}
+        outputs = {name: copy_value(scope.observed_value(name)) for name in self._graph.outputs}
         bit_equal, why = self._compared(expected if compare else None, outputs, given)
         if self._looked is not self.settings:
             outputs = bare_outputs(self.settings, feeds)
         for name in self._graph.outputs:
-            observer.leaves(name, outputs[name])
+            observer.on_output(name, outputs[name])
         walk.notes |= dict.fromkeys(
-            Note.of("unreadable", value_name=name, why=why) for name, why in scope.unreadable.items()
+            Note.create("unreadable", value_name=name, why=why) for name, why in scope.unreadable.items()
         )
         return Outcome(
             outputs=outputs,
@@ -160,9 +160,9 @@ class OnnxRuntime:
             segments=len(plan),
             placement=profile.placement,
             notes=(*self._said, *walk.notes, *remarks(self.settings, self.providers, profile, walk)),
-            executed=self.executed,
+            executed=self.executed_model,
             computed=self._computed,
-            blocked=any(held.node.domain == NCHWC for held in nodes(self.executed)),
+            blocked=any(held.node.domain == NCHWC for held in nodes(self.executed_model)),
         )
 
     def _fed(self, feeds: Mapping[str, Value]) -> Scope:
@@ -172,9 +172,9 @@ class OnnxRuntime:
             if kind is None:
                 raise RunError(f"the executed graph has no input {name}", 0)
             try:
-                scope.hold(name, give(value, kind), kind)
+                scope.hold(name, make_ort_value(value, kind), kind)
             except Exception as error:
-                raise RunError(f"{name}: {said(error)}", 0) from None
+                raise RunError(f"{name}: {engine_message(error)}", 0) from None
             scope.show(name, value)
         missing = [name for name in self._required if name not in feeds]
         if missing:
@@ -185,7 +185,7 @@ class OnnxRuntime:
         """What the outputs of a bare session are, or why it ran to no end."""
         session = self._bare
         if session is None:
-            session = self._bare = as_user(self.settings, None, None)
+            session = self._bare = open_user_session(self.settings, None, None)
         try:
             found = _run(session, self._graph.outputs, given)
         except RunError as error:
@@ -210,29 +210,29 @@ class OnnxRuntime:
         self, expected: dict[str, Digest] | None, outputs: Mapping[str, Value], given: Mapping[str, Any]
     ) -> tuple[bool | None, Note]:
         if expected is None:
-            return None, Note.of("not_compared")
+            return None, Note.create("not_compared")
         different = _different(expected, outputs)
         if not different:
-            return True, Note.of("bits_equal", engine="session", outputs=len(expected))
+            return True, Note.create("bits_equal", engine="session", outputs=len(expected))
         again = self._expected(given)
         if isinstance(again, dict) and again != expected:
-            return None, Note.of("runs_differ", engine="session")
-        return False, Note.of("bits_differ", engine="session", outputs=tuple(different))
+            return None, Note.create("runs_differ", engine="session")
+        return False, Note.create("bits_differ", engine="session", outputs=tuple(different))
 
 
 def bare_outputs(settings: EngineSettings, feeds: Mapping[str, Value]) -> dict[str, Value]:
     """The outputs of a session with the user's options; raises ``RunError`` where it refuses."""
-    session = as_user(settings, None, None)
+    session = open_user_session(settings, None, None)
     kinds = {
         str(i.name): type_of(str(i.type)) for i in (*session.get_inputs(), *session.get_overridable_initializers())
     }
     try:
-        given = {name: give(value, kinds[name]) for name, value in feeds.items() if name in kinds}
+        given = {name: make_ort_value(value, kinds[name]) for name, value in feeds.items() if name in kinds}
         names = [str(output.name) for output in session.get_outputs()]
-        found = launch(session, names, given)
+        found = run_session(session, names, given)
     except Exception as error:
-        raise RunError(said(error), 0) from None
-    return {name: copied(_readable(value)) for name, value in zip(names, found, strict=True)}
+        raise RunError(engine_message(error), 0) from None
+    return {name: copy_value(_readable(value)) for name, value in zip(names, found, strict=True)}
 
 
 def _prune(model: onnx.ModelProto, inputs: set[str]) -> None:
@@ -244,7 +244,7 @@ def _prune(model: onnx.ModelProto, inputs: set[str]) -> None:
 
 def _readable(value: Any) -> Value:
     try:
-        return read(value)
+        return read_ort_value(value)
     except RuntimeError:
         return None
 
@@ -253,9 +253,9 @@ def _run(session: Any, names: Sequence[str], given: Mapping[str, Any]) -> dict[s
     """The outputs of a session in few bytes each, so that they need not be kept."""
     asked = list(dict.fromkeys(names))
     try:
-        found = launch(session, asked, given)
+        found = run_session(session, asked, given)
     except Exception as error:
-        raise RunError(said(error), 0) from None
+        raise RunError(engine_message(error), 0) from None
     return {name: digest(_readable(value)) for name, value in zip(asked, found, strict=True)}
 
 

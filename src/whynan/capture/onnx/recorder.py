@@ -44,7 +44,7 @@ class Recorder:
         self._clock = clock
         self._next = clock() + INTERVAL
 
-    def range(self, found: Range) -> None:
+    def record_range(self, found: Range) -> None:
         """One value that a node wrote."""
         if self.ranges + len(self._waiting) + len(self.kept) >= LIMIT:
             self.omitted += 1
@@ -59,12 +59,12 @@ class Recorder:
         """Write the ranges that wait."""
         if self.writer is None or not self._waiting:
             return
-        lines = [json_of(self.writer.private(found)) for found in self._waiting]
+        lines = [json_of(self.writer.redact_record(found)) for found in self._waiting]
         if self.writer.append(layout.RANGES, lines):
             self.ranges += len(lines)
         self._waiting.clear()
 
-    def so_far(self, trace: Callable[[], Trace], *, now: bool = False) -> None:
+    def write_interim_facts(self, trace: Callable[[], Trace], *, now: bool = False) -> None:
         """Write the facts as they would be if the run ended now, where some time has gone since, or `now`."""
         start = self._clock()
         if self.writer is None or (start < self._next and not now):
@@ -89,7 +89,7 @@ class Recorder:
 
 def range_of(places: Places, node: Node, position: int, counted: Counters, ordinal: int) -> Range:
     """What one value that a node wrote holds, as a report tells of it."""
-    place = places.of(node, node.outputs[position])
+    place = places.place_of(node, node.outputs[position])
     ends = [abs(end) for end in (counted.finite_min, counted.finite_max) if end is not None]
     greatest = _greatest(counted.dtype)
     return Range(

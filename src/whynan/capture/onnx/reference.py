@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
-from whynan.capture.onnx.arrays import copied, said
+from whynan.capture.onnx.arrays import copy_value, engine_message
 from whynan.capture.onnx.control_flow import called, carried_names
 from whynan.capture.onnx.execution import Outcome, RunError
 from whynan.capture.onnx.graph.executed import Executable, bodies_of
@@ -37,16 +37,16 @@ class Reference:
 
     def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
-        self._teller = _Teller()
+        self._teller = _EvaluatorListener()
         try:
             self._model = cast("Any", onnx).load(settings.path)
-            self._evaluator = _told(self._teller)(self._model)
+            self._evaluator = _listening_evaluator(self._teller)(self._model)
         except Exception as error:
             raise RunError(_words(error), 0) from None
         self._graph = Executable(self._model, cast("Path", None))
 
     @property
-    def executed(self) -> onnx.ModelProto:
+    def executed_model(self) -> onnx.ModelProto:
         """The graph that runs: the model as it is written."""
         return self._model
 
@@ -56,17 +56,17 @@ class Reference:
     def run(self, feeds: Mapping[str, Value], observer: Observer, *, compare: bool = True) -> Outcome:
         """Run it and tell the observer of all that it comes to; raises ``RunError`` where the evaluator refuses."""
         teller = self._teller
-        teller.begins(observer, self._evaluator, self._graph)
-        observer.begins(self._graph.nodes, teller.alone)
+        teller.begin_run(observer, self._evaluator, self._graph)
+        observer.on_begin(self._graph.nodes, teller.run_single_node)
         for name, value in feeds.items():
-            observer.enters(name, value, "input")
+            observer.on_input(name, value, "input")
         began = time.monotonic()
         outputs = _run(self._evaluator, feeds, teller)
         took = time.monotonic() - began
-        teller.leaves(self._graph, self._evaluator)
+        teller.report_constants(self._graph, self._evaluator)
         for name, value in outputs.items():
-            observer.leaves(name, value)
-        bit_equal, why = self._compared(feeds, outputs, took) if compare else (None, Note.of("not_compared"))
+            observer.on_output(name, value)
+        bit_equal, why = self._compared(feeds, outputs, took) if compare else (None, Note.create("not_compared"))
         return Outcome(
             outputs=outputs,
             bit_equal=bit_equal,
@@ -83,18 +83,18 @@ class Reference:
         self, feeds: Mapping[str, Value], outputs: Mapping[str, Value], took: float
     ) -> tuple[bool | None, Note]:
         if took > _PATIENCE:
-            return None, Note.of("slow_run", seconds=took)
+            return None, Note.create("slow_run", seconds=took)
         bare = _run(ReferenceEvaluator(self._model), feeds, None)
         different = [name for name, value in bare.items() if digest(value) != digest(outputs[name])]
         if different:
             again = _run(ReferenceEvaluator(self._model), feeds, None)
             if any(digest(value) != digest(again[name]) for name, value in bare.items()):
-                return None, Note.of("runs_differ", engine="evaluator")
-            return False, Note.of("bits_differ", engine="evaluator", outputs=tuple(different))
-        return True, Note.of("bits_equal", engine="evaluator", outputs=len(bare))
+                return None, Note.create("runs_differ", engine="evaluator")
+            return False, Note.create("bits_differ", engine="evaluator", outputs=tuple(different))
+        return True, Note.create("bits_equal", engine="evaluator", outputs=len(bare))
 
 
-class _Teller:
+class _EvaluatorListener:
     """Who is told of what the evaluators of one model do; they run one within the other."""
 
     def __init__(self) -> None:
@@ -107,14 +107,14 @@ class _Teller:
         self._context: Any = None
         self._stand_ins: dict[int, _StandIn] = {}
 
-    def begins(self, observer: Observer, evaluator: Any, graph: Executable) -> None:
+    def begin_run(self, observer: Observer, evaluator: Any, graph: Executable) -> None:
         """A run of the main graph begins."""
         self.observer = observer
         self.nodes = 0
         self._graphs = {id(evaluator): graph}
         self._holders, self._told, self._silent = [], set(), 0
 
-    def executes(self, evaluator: Any, stand_in: _StandIn, inputs: Sequence[Any], given: dict[str, Any]) -> Any:
+    def run_node(self, evaluator: Any, stand_in: _StandIn, inputs: Sequence[Any], given: dict[str, Any]) -> Any:
         """Run a node of an evaluator, and tell of it."""
         graph = self._graphs.get(id(evaluator))
         observer = self.observer
@@ -136,7 +136,7 @@ class _Teller:
             outputs = stand_in.real.run(*inputs, **given)
         self._context = given.get("context")
         by_name = [*outputs, *[None] * (len(node.outputs) - len(outputs))]
-        observer.executed(node, list(inputs), [v if n else None for n, v in zip(node.outputs, by_name, strict=False)])
+        observer.on_node(node, list(inputs), [v if n else None for n, v in zip(node.outputs, by_name, strict=False)])
         if not node.body:
             self.nodes += 1
         return outputs
@@ -161,17 +161,17 @@ class _Teller:
         self._graphs[id(evaluator)] = body
         formal = list(body.inputs)
         carried = carried_names(holder.node, body, holder.iteration)
-        observer.enters_body(formal, [feeds.get(name) for name in formal], carried)
+        observer.on_body_enter(formal, [feeds.get(name) for name in formal], carried)
         outputs = run()
-        self.leaves(body, evaluator)
-        observer.leaves_body(list(body.outputs), list(outputs))
+        self.report_constants(body, evaluator)
+        observer.on_body_leave(list(body.outputs), list(outputs))
         return outputs
 
-    def leaves(self, graph: Executable, evaluator: Any) -> None:
+    def report_constants(self, graph: Executable, evaluator: Any) -> None:
         """Tell of the constants that a graph gives as they are."""
         self._enter(graph, [name for name, _ in graph.constants_left], evaluator)
 
-    def alone(self, node: Node, inputs: Sequence[Value]) -> list[Value]:
+    def run_single_node(self, node: Node, inputs: Sequence[Value]) -> list[Value]:
         """The outputs of one node on other values; raises ``RuntimeError`` where that cannot be done."""
         stand_in = self._stand_ins.get(id(node.proto))
         if stand_in is None:
@@ -188,7 +188,7 @@ class _Teller:
         finally:
             self._silent -= 1
         outputs += [None] * (len(node.outputs) - len(outputs))
-        return [copied(v) if n else None for n, v in zip(node.outputs, outputs, strict=False)]
+        return [copy_value(v) if n else None for n, v in zip(node.outputs, outputs, strict=False)]
 
     def _enter(self, graph: Executable, names: Iterable[str], evaluator: Any) -> None:
         for name in names:
@@ -196,7 +196,7 @@ class _Teller:
             if found is not None and name not in self._told and name not in graph.inputs:
                 self._told.add(name)
                 value = evaluator.rt_inits_.get(name)
-                cast("Observer", self.observer).enters(
+                cast("Observer", self.observer).on_input(
                     name, found[0].array(name) if value is None else value, "initializer"
                 )
 
@@ -215,7 +215,7 @@ class _Holder:
 class _StandIn:
     """Stands in an evaluator for one of its nodes."""
 
-    def __init__(self, real: Any, evaluator: Any, index: int, teller: _Teller) -> None:
+    def __init__(self, real: Any, evaluator: Any, index: int, teller: _EvaluatorListener) -> None:
         self.real = real
         self.index = index
         self._evaluator = evaluator
@@ -223,13 +223,13 @@ class _StandIn:
 
     def run(self, *inputs: Any, **given: Any) -> Any:
         """Run the node, and tell of it."""
-        return self._teller.executes(self._evaluator, self, inputs, given)
+        return self._teller.run_node(self._evaluator, self, inputs, given)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
 
 
-def _told(teller: _Teller) -> type[Any]:
+def _listening_evaluator(teller: _EvaluatorListener) -> type[Any]:
     """The evaluator, in a class of its own: it makes those of bodies and functions of the same class."""
 
     class Told(ReferenceEvaluator):
@@ -246,13 +246,13 @@ def _told(teller: _Teller) -> type[Any]:
     return Told
 
 
-def _run(evaluator: Any, feeds: Mapping[str, Value], teller: _Teller | None) -> dict[str, Value]:
+def _run(evaluator: Any, feeds: Mapping[str, Value], teller: _EvaluatorListener | None) -> dict[str, Value]:
     try:
         with np.errstate(all="ignore"):
             found: Any = evaluator.run(None, dict(feeds))
     except Exception as error:
         raise RunError(_words(error), 0 if teller is None else teller.nodes) from None
-    return {str(name): copied(value) for name, value in zip(evaluator.output_names, found, strict=True)}
+    return {str(name): copy_value(value) for name, value in zip(evaluator.output_names, found, strict=True)}
 
 
 def _attribute_of(real: Any, evaluator: Any) -> str | None:
@@ -266,4 +266,4 @@ def _within(node: Node, body: tuple[tuple[str, str, int], ...]) -> Node:
 
 
 def _words(error: Exception) -> str:
-    return said(error) or type(error).__name__
+    return engine_message(error) or type(error).__name__

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.onnx.arrays import detached, launch, said, type_of
+from whynan.capture.onnx.arrays import detached, engine_message, run_session, type_of
 from whynan.capture.onnx.control_flow import Bodies
 from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.graph.executed import Executable, Tapped, bodies_of, tapped
-from whynan.capture.onnx.segments import give_back
-from whynan.capture.onnx.sessions import EngineSettings, as_executed
+from whynan.capture.onnx.graph.executed import Executable, TappedModel, bodies_of, tap_nodes
+from whynan.capture.onnx.segments import trim_heap
+from whynan.capture.onnx.sessions import EngineSettings, open_exact_session
 from whynan.capture.onnx.statistics import counters
 from whynan.floats import format_of
 from whynan.records import Note
@@ -46,7 +46,7 @@ class Segment:
 
     begin: int
     end: int
-    tapped: Tapped
+    tapped: TappedModel
     session: Any
     kinds: dict[str, TypeProto] = field(default_factory=lambda: {})
     later: frozenset[str] = frozenset()
@@ -123,7 +123,7 @@ class Walk:
                 raise
             self._one_at_a_time(run, begin, end, error)
             return
-        run.observer.wrote([run.scope.seen(name) for name in written])
+        run.observer.on_values([run.scope.observed_value(name) for name in written])
         for index in range(begin, end):
             self._tell(run, run.shown[index])
         if self.lean and not run.path:
@@ -133,16 +133,16 @@ class Walk:
         """After a failure, so that what ran before the node that failed is told of."""
         for one in range(begin, end):
             self._segment(run, one, one + 1)
-        self.notes[Note.of("one_at_a_time", node_index=begin, why=error.what)] = None
+        self.notes[Note.create("one_at_a_time", node_index=begin, why=error.what)] = None
 
     def _executed(self, scope: Scope, begin: int, end: int) -> Sequence[str]:
         """Run some nodes and hold what they wrote: the values that can be looked at."""
         segment = self._opened(scope, begin, end)
         try:
-            feeds = {name: scope.held(name) for name in segment.tapped.feeds}
+            feeds = {name: scope.engine_value(name) for name in segment.tapped.feeds}
             found = _launched(segment, feeds) if segment.tapped.values else []
         except Exception as error:
-            raise RunError(said(error), self.nodes) from None
+            raise RunError(engine_message(error), self.nodes) from None
         by_name: dict[str, Any] = dict(zip(segment.tapped.values, found, strict=True))
         for name in segment.tapped.values:
             # what lasts longer than the segment must not keep the rest of it
@@ -157,7 +157,7 @@ class Walk:
         for name, owner in found:
             if name not in run.told and not run.scope.has(name):
                 run.told.add(name)
-                run.observer.enters(name, owner.array(name), "initializer")
+                run.observer.on_input(name, owner.array(name), "initializer")
 
     def _tell(self, run: Run, node: Node) -> None:
         scope, observer, told, path = run.scope, run.observer, run.told, run.path
@@ -169,9 +169,9 @@ class Walk:
         if node.index in graph.holders:
             self._bodies.interpret(node, scope, observer, told)
         self.here = scope
-        inputs = [scope.seen(name) for name in node.inputs]
-        outputs = [scope.seen(name) for name in node.outputs]
-        observer.executed(node, inputs, outputs)
+        inputs = [scope.observed_value(name) for name in node.inputs]
+        outputs = [scope.observed_value(name) for name in node.outputs]
+        observer.on_node(node, inputs, outputs)
         self._emulated(node, outputs)
         if not path:
             self.nodes += 1
@@ -199,8 +199,8 @@ class Walk:
         key = id(graph), begin, end, tuple((name, kind.SerializeToString()) for name, kind in types.items())
         segment = self._segments.get(key)
         if segment is None:
-            model = tapped(graph, begin, end, types)
-            session = as_executed(self.settings, self.handed(model.model))
+            model = tap_nodes(graph, begin, end, types)
+            session = open_exact_session(self.settings, self.serialise_model(model.model))
             later = _later(graph, model.values, end)
             segment = Segment(begin, end, model, session, later=later)
             # a NodeArg keeps its whole session: only what it says is kept
@@ -208,12 +208,12 @@ class Walk:
                 if str(output.type).startswith("optional("):
                     segment.kinds[str(output.name)] = type_of(str(output.type))
             if graph is self._memory.graph and not self.lean and not segment.kinds:
-                segment.bound = self._memory.bound(session, begin, end, model, later)
+                segment.bound = self._memory.bind_outputs(session, begin, end, model, later)
             self._segments[key] = segment
             self._own(graph)
         return segment
 
-    def handed(self, model: onnx.ModelProto) -> str | bytes:
+    def serialise_model(self, model: onnx.ModelProto) -> str | bytes:
         """A model as a session takes it: its bytes, or a file beside those of its weights."""
         if not _holds_external(model.graph) and model.ByteSize() < _INLINE:
             return model.SerializeToString()
@@ -232,7 +232,7 @@ class Walk:
         self._segments.clear()
         for graph in self._kept:
             graph.forget()
-        give_back()
+        trim_heap()
 
 
 def _holds_external(graph: onnx.GraphProto) -> bool:
@@ -254,7 +254,7 @@ def _launched(segment: Segment, feeds: Mapping[str, Any]) -> list[Any]:
         except Exception:
             # of another shape than before, or wrong in itself, which the next run says
             segment.bound = None
-    return launch(segment.session, segment.tapped.values, feeds)
+    return run_session(segment.session, segment.tapped.values, feeds)
 
 
 # -- What is to be said of how an engine ran a model -------------------------------------------------------------------
@@ -268,17 +268,17 @@ def remarks(settings: EngineSettings, providers: Sequence[str], profile: Profile
     asked = settings.provider_names
     for name in asked:
         if name not in providers:
-            yield Note.of("provider_missing", provider=name, others=tuple(providers))
+            yield Note.create("provider_missing", provider=name, others=tuple(providers))
     placement = profile.placement
     elsewhere = {name: count for name, count in placement.items() if asked and name != asked[0]}
     if asked and asked[0] in providers and elsewhere:
         others, counts = tuple(elsewhere), tuple(elsewhere.values())
-        yield Note.of(
+        yield Note.create(
             "provider_partial", provider=asked[0], others=others, counts=counts, nodes=sum(placement.values())
         )
     if walk.emulated:
-        yield Note.of("float16_emulated", values=walk.emulated)
+        yield Note.create("float16_emulated", values=walk.emulated)
     for name, greatest in walk.overflows[:_MOST]:
-        yield Note.of("float16_overflow", value_name=name, greatest=float(greatest))
+        yield Note.create("float16_overflow", value_name=name, greatest=float(greatest))
     if len(walk.overflows) > _MOST:
-        yield Note.of("float16_overflows", count=len(walk.overflows) - _MOST)
+        yield Note.create("float16_overflows", count=len(walk.overflows) - _MOST)

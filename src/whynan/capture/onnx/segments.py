@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from whynan.capture.onnx.execution import Tensor
-    from whynan.capture.onnx.graph.executed import Executable, Tapped
+    from whynan.capture.onnx.graph.executed import Executable, TappedModel
     from whynan.capture.onnx.sessions import Kernel
 
 
@@ -40,7 +40,7 @@ _MMAP_THRESHOLD: Final = -3
 _ONE_MIB: Final = 1 << 20
 
 
-def settle(memory: int | None) -> None:
+def lower_mmap_threshold(memory: int | None) -> None:
     """Have the process give memory back when a block is freed, where there is a bound to keep.
 
     glibc keeps ever larger blocks for later use, once such have been freed.
@@ -49,13 +49,13 @@ def settle(memory: int | None) -> None:
         libc.mallopt(_MMAP_THRESHOLD, _ONE_MIB)
 
 
-def give_back() -> None:
+def trim_heap() -> None:
     """Give the memory of all that is gone back to the system; nothing large is in cycles that need a collection."""
     if (libc := _libc()) is not None:
         libc.malloc_trim(0)
 
 
-def available(memory: int | None) -> int:
+def available_bytes(memory: int | None) -> int:
     """The bytes that may be taken in addition to what the process has, given the bound of the whole process.
 
     A fourth is left for what kernels need while they run, and for what is lost between blocks.
@@ -117,12 +117,12 @@ def resident() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def beyond(memory: int | None) -> Note | None:
+def memory_exceeded_note(memory: int | None) -> Note | None:
     """What is to be said where the process has come to more than its bound; None where it has not, or none can tell."""
     most = _peak()
     if memory is None or most is None or most <= memory:
         return None
-    return Note.of("memory_exceeded", came_to=most, limit=memory)
+    return Note.create("memory_exceeded", came_to=most, limit=memory)
 
 
 def _peak() -> int | None:
@@ -194,12 +194,14 @@ class Memory:
         self._plan = frozenset(zip((0, *plan), plan, strict=False))
         self._bytes: Tensor = np.empty(0, np.uint8)
 
-    def bound(self, session: Any, begin: int, end: int, tapped: Tapped, later: Collection[str]) -> Bound | None:
+    def bind_outputs(
+        self, session: Any, begin: int, end: int, tapped: TappedModel, later: Collection[str]
+    ) -> Bound | None:
         """The outputs of a session that runs the nodes of a segment; ``later`` are those that are still read then."""
         if (begin, end) not in self._plan:
             return None
         shapes = {name: self._shapes[name] for name in tapped.values if name in self._shapes and name not in later}
-        taken = sum(_taken(shape) for shape in shapes.values()) + _ALIGNED
+        taken = sum(_aligned_bytes(shape) for shape in shapes.values()) + _ALIGNED
         if self._bytes.nbytes < taken:
             self._bytes = np.empty(taken, np.uint8)
         return Bound(session, self._bytes, tapped.values, shapes)
@@ -223,7 +225,7 @@ class Bound:
                 continue
             count = math.prod(shapes[name])
             view = memory[begin : begin + 4 * count].view(np.float32).reshape(shapes[name])
-            begin += _taken(shapes[name])
+            begin += _aligned_bytes(shapes[name])
             self._views[name] = view
             self._binding.bind_ortvalue_output(name, ort.OrtValue.ortvalue_from_numpy(view))
 
@@ -245,6 +247,6 @@ class Bound:
         return {name: view[...] for name, view in self._views.items()}
 
 
-def _taken(shape: Sequence[int]) -> int:
+def _aligned_bytes(shape: Sequence[int]) -> int:
     """Bytes from the beginning of a value to that of the next."""
     return -(-4 * math.prod(shape) // _ALIGNED) * _ALIGNED

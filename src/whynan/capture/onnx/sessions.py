@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from whynan.capture.onnx.arrays import ort, said
+from whynan.capture.onnx.arrays import engine_message, ort
 from whynan.capture.onnx.execution import RunError
 
 if TYPE_CHECKING:
@@ -65,12 +65,12 @@ class EngineSettings:
         return tuple(p if isinstance(p, str) else p[0] for p in self.providers)
 
 
-def available() -> tuple[str, ...]:
+def available_providers() -> tuple[str, ...]:
     """The execution providers of the installed ONNX Runtime."""
     return tuple(str(name) for name in ort.get_available_providers())
 
 
-def as_user(settings: EngineSettings, written: Path | None, profile: Path | None) -> Any:
+def open_user_session(settings: EngineSettings, written: Path | None, profile: Path | None) -> Any:
     """A session as production makes it; raises ``RunError``.
 
     It may write the graph that it executes, with the weights beside it, and a profile of what it runs.
@@ -91,7 +91,7 @@ def as_user(settings: EngineSettings, written: Path | None, profile: Path | None
     return _opened(settings, settings.path, options, settings.disabled_optimizers)
 
 
-def as_executed(settings: EngineSettings, model: str | bytes, *, apart: bool = False) -> Any:
+def open_exact_session(settings: EngineSettings, model: str | bytes, *, apart: bool = False) -> Any:
     """A session that runs a graph exactly as it is written.
 
     All take their memory from one arena, so that what the values of one segment leave serves those of the next; one
@@ -134,7 +134,7 @@ def _options(settings: EngineSettings, config: dict[str, str]) -> Any:
         try:
             options.register_custom_ops_library(library)
         except Exception as error:
-            raise RunError(said(error), 0) from None
+            raise RunError(engine_message(error), 0) from None
     return options
 
 
@@ -147,7 +147,7 @@ def _opened(settings: EngineSettings, model: str | bytes, options: Any, disabled
         providers = [p if isinstance(p, str) else tuple(p) for p in settings.providers]
         return ort.InferenceSession(model, options, providers=providers, enable_fallback=0, **more)
     except Exception as error:
-        raise RunError(said(error), 0) from None
+        raise RunError(engine_message(error), 0) from None
 
 
 # -- What ONNX Runtime's profile of a run says: which provider ran each node, and how large its outputs were -----------

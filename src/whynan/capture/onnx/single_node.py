@@ -9,11 +9,19 @@ import numpy as np
 import onnx
 from onnx import AttributeProto, helper, numpy_helper
 
-from whynan.capture.onnx.arrays import element_type, give, kind_of, launch, read, said, same_bits
+from whynan.capture.onnx.arrays import (
+    element_type,
+    engine_message,
+    kind_of,
+    make_ort_value,
+    read_ort_value,
+    run_session,
+    same_bits,
+)
 from whynan.capture.onnx.counts import is_array
 from whynan.capture.onnx.execution import NCHWC, RunError
 from whynan.capture.onnx.graph.executed import as_model
-from whynan.capture.onnx.sessions import as_executed
+from whynan.capture.onnx.sessions import open_exact_session
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +60,7 @@ class LoneNodes:
             raise RuntimeError(error.what) from None
         except Exception as error:
             # whatever an engine and its bindings make of values that the graph never gave them
-            raise RuntimeError(said(error)) from None
+            raise RuntimeError(engine_message(error)) from None
 
     def _run(self, graph: Executable, node: Node, inputs: Sequence[Value]) -> list[Value]:
         constants: list[str] = []
@@ -76,11 +84,11 @@ class LoneNodes:
             if len(self._sessions) >= _MOST:
                 self._sessions.pop(next(iter(self._sessions)))
             self._sessions[key] = session
-        given = {name: give(value, kind) for name, (value, kind) in fed.items()}
-        found = launch(session, [name for name in node.outputs if name], given)
+        given = {name: make_ort_value(value, kind) for name, (value, kind) in fed.items()}
+        found = run_session(session, [name for name in node.outputs if name], given)
         results = iter(found)
         # an own copy: the next run of the session may use the memory again
-        return [_kept(read(next(results))) if name else None for name in node.outputs]
+        return [_kept(read_ort_value(next(results))) if name else None for name in node.outputs]
 
     def _is_constant(self, graph: Executable, name: str, value: Value) -> bool:
         here = self._walk.here
@@ -104,7 +112,7 @@ class LoneNodes:
     ) -> None:
         here = self._walk.here
         if here is not None and here.has(name):
-            fed[name] = here.seen(name), here.kind(name)
+            fed[name] = here.observed_value(name), here.kind(name)
         elif graph.constant_of(name) is not None:
             constants.append(name)
         else:
@@ -127,7 +135,7 @@ class LoneNodes:
             [o.constants[name] for o, name in zip(owners, constants, strict=True) if name in o.constants],
             sparse_initializer=[o.sparse[n] for o, n in zip(owners, constants, strict=True) if n in o.sparse],
         )
-        return as_executed(self._walk.settings, self._walk.handed(as_model(graph, body)), apart=True)
+        return open_exact_session(self._walk.settings, self._walk.serialise_model(as_model(graph, body)), apart=True)
 
 
 def _kept(value: Value) -> Value:
@@ -178,7 +186,7 @@ class NodeKeeper:
         self.room -= size
         self._kept.append(KeptNode(born, node, None, _copied(inputs), _copied(outputs)))
 
-    def of(self, finding: Finding) -> tuple[KeptNode, Birth] | None:
+    def node_of_finding(self, finding: Finding) -> tuple[KeptNode, Birth] | None:
         """The node that bore what a finding tells of, and the birth."""
         told = ((k, b) for k in self._kept for b in k.births if b.element is finding.element)
         return next(told, None)

@@ -79,10 +79,10 @@ def _integers(array: Tensor) -> dict[str, Any]:
 def _floats(flat: Tensor, shape: tuple[int, ...]) -> Counters:
     """The counters of floating-point numbers of four bytes or more, by their bits."""
     flat = np.ascontiguousarray(flat)
-    return counted(flat, [looked(flat, begin) for begin in range(0, flat.size, CHUNK)], shape)
+    return merge_counts(flat, [scan_elements(flat, begin) for begin in range(0, flat.size, CHUNK)], shape)
 
 
-class Looked(NamedTuple):
+class ScanCounts(NamedTuple):
     """What there is in some elements: least and greatest as places in the order of all numbers, and the counts."""
 
     least: int
@@ -93,7 +93,7 @@ class Looked(NamedTuple):
     zero: int
 
 
-def looked(flat: Tensor, begin: int, flags: Tensor | None = None) -> Looked:
+def scan_elements(flat: Tensor, begin: int, flags: Tensor | None = None) -> ScanCounts:
     """The elements from ``begin`` on, as many as are looked at in one go; ``flags`` is room for as many truth values.
 
     Seen as an integer a float keeps its order where its sign is not set, and has the contrary order where it is. So the
@@ -109,7 +109,7 @@ def looked(flat: Tensor, begin: int, flags: Tensor | None = None) -> Looked:
     return _told(form, part, low, high, int(np.minimum.reduce(bits)), int(np.maximum.reduce(bits)), flags)
 
 
-def looked_each(flat: Tensor, bounds: Sequence[tuple[int, int]], flags: Tensor | None = None) -> list[Looked]:
+def scan_each(flat: Tensor, bounds: Sequence[tuple[int, int]], flags: Tensor | None = None) -> list[ScanCounts]:
     """As ``looked``, of several arrays that lie one after another in one, each between two bounds."""
     form = _bits(flat.dtype)
     part, bits = flat.view(form.signed), flat.view(form.unsigned)
@@ -128,7 +128,7 @@ def looked_each(flat: Tensor, bounds: Sequence[tuple[int, int]], flags: Tensor |
     ]
 
 
-def _told(form: _Bits, part: Tensor, low: int, high: int, first: int, last: int, flags: Tensor | None) -> Looked:
+def _told(form: _Bits, part: Tensor, low: int, high: int, first: int, last: int, flags: Tensor | None) -> ScanCounts:
     """What the extremes tell of some numbers: ``first`` and ``last`` are those of the bits without a sign."""
     near, far, least, most = low, high, low, high
     if low < 0:
@@ -143,7 +143,7 @@ def _told(form: _Bits, part: Tensor, low: int, high: int, first: int, last: int,
             small, zero = _near(np.left_shift(part.view(form.unsigned), 1), form.tiny << 1, flags)
         else:
             small, zero = _near(part, form.tiny, flags)
-    return Looked(least, most, far < form.infinity, small, zero)
+    return ScanCounts(least, most, far < form.infinity, small, zero)
 
 
 def _near(magnitudes: Tensor, limit: int, flags: Tensor | None) -> tuple[int, int]:
@@ -153,7 +153,7 @@ def _near(magnitudes: Tensor, limit: int, flags: Tensor | None) -> tuple[int, in
     return small, int(np.count_nonzero(np.equal(magnitudes, 0, out=found)))
 
 
-def counted(flat: Tensor, parts: Sequence[Looked], shape: tuple[int, ...]) -> Counters:
+def merge_counts(flat: Tensor, parts: Sequence[ScanCounts], shape: tuple[int, ...]) -> Counters:
     """The counters of a value of this shape from what there is in all parts of its elements."""
     least, most, finite, small, zero = parts[0]
     for part in parts[1:]:

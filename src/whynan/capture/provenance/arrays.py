@@ -26,31 +26,31 @@ class Arrays(Protocol):
         """Which elements are NaN."""
         ...
 
-    def floating(self, tensor: Array, /) -> bool:
+    def is_floating(self, tensor: Array, /) -> bool:
         """Whether an array can hold a bad number."""
         ...
 
-    def nowhere(self, tensor: Array, /) -> Array:
+    def empty_mask(self, tensor: Array, /) -> Array:
         """A mask of the shape of an array, true nowhere."""
         ...
 
-    def labelled(self, mask: Array, chosen: Array | int, other: Array | int = 0, /) -> Array:
+    def label_plane(self, mask: Array, chosen: Array | int, other: Array | int = 0, /) -> Array:
         """A plane: the labels `chosen` where a mask is true, and `other` elsewhere."""
         ...
 
-    def spread(self, array: Array, shape: Shape, /) -> Array | None:
+    def broadcast_plane(self, array: Array, shape: Shape, /) -> Array | None:
         """A mask or plane under broadcasting; None where it does not fit."""
         ...
 
-    def filled(self, tensor: Array, mask: Array, number: float, /) -> Array:
+    def fill_where(self, tensor: Array, mask: Array, number: float, /) -> Array:
         """A copy of an array with a number where a mask is true."""
         ...
 
-    def varied(self, tensor: Array, mask: Array, /) -> Array:
+    def vary_where(self, tensor: Array, mask: Array, /) -> Array:
         """A copy of an array with a different number from 0 to 1 at each place where a mask is true."""
         ...
 
-    def opposite(self, first: Array, second: Array, /) -> Array:
+    def opposite_sign_mask(self, first: Array, second: Array, /) -> Array:
         """Where one number is the other with its sign turned."""
         ...
 
@@ -58,7 +58,7 @@ class Arrays(Protocol):
         """The first true element in row-major order."""
         ...
 
-    def at(self, tensor: Array, index: Shape, /) -> float | int | bool | str | None:
+    def value_at(self, tensor: Array, index: Shape, /) -> float | int | bool | str | None:
         """The value of one element."""
         ...
 
@@ -66,7 +66,7 @@ class Arrays(Protocol):
         """A dtype as reports name it."""
         ...
 
-    def differs(self, exact: Array, tensor: Array, relative: float, least: float, /) -> Array:
+    def difference_mask(self, exact: Array, tensor: Array, relative: float, least: float, /) -> Array:
         """Where an array is farther than both bounds from its exact numbers in float64, and these are finite."""
         ...
 
@@ -142,11 +142,11 @@ class Event(Protocol):
         """Whether an infinity is taken for a literal of the operands where the event cannot be run again."""
         ...
 
-    def meeting(self, key: Key, /) -> Sequence[Key] | None:
+    def pointwise_operands(self, key: Key, /) -> Sequence[Key] | None:
         """The operands that meet element by element in one result; None where the operator is not pointwise."""
         ...
 
-    def chosen(self, key: Key, /) -> Array | None:
+    def selection_mask(self, key: Key, /) -> Array | None:
         """Of an operator that chooses among its operands: where this one was chosen."""
         ...
 
@@ -162,13 +162,13 @@ class Event(Protocol):
         """One array of the results of a run."""
         ...
 
-    def moved(self, kind: str, key: Key, /) -> Array | None:
+    def moved_plane(self, kind: str, key: Key, /) -> Array | None:
         """The plane of one kind of the carriers' labels, where the operator has moved it to.
 
         None where the operator does not only move elements, or that cannot be had.
         """
         ...
 
-    def link(self, said: Note, /) -> ChainLink:
+    def chain_link(self, said: Note, /) -> ChainLink:
         """A step in the chain of a birth that this event carries on."""
         ...

@@ -39,13 +39,13 @@ def masks_of_limits(event: Event, operands: Iterable[Array], born: Array, output
 
     A program that fills with it writes an infinity in other words. `operands` are in float64. None if nowhere.
     """
-    found = event.arrays.nowhere(output)
+    found = event.arrays.empty_mask(output)
     for wide in operands:
-        extreme = event.arrays.nowhere(wide)
+        extreme = event.arrays.empty_mask(wide)
         for limit in _EXTREMES:
             extreme = extreme | (abs(wide) == limit)
         # of the sign that it has: an infinity of the other is not its own
-        own, sign = (event.arrays.spread(each, tuple(output.shape)) for each in (extreme, wide))
+        own, sign = (event.arrays.broadcast_plane(each, tuple(output.shape)) for each in (extreme, wide))
         if own is None or sign is None:
             return None
         found = found | (own & (sign * output > 0))
@@ -67,7 +67,7 @@ class NamedLiterals:
 
         `place` stands for the event; `derived` makes the record of a literal of another at the elements of a mask.
         """
-        for set_id in self._labels.present(event.arrays.labelled(where, carried)):
+        for set_id in self._labels.present(event.arrays.label_plane(where, carried)):
             sources = [self._labels.birth(label) for label in sorted(self._labels.sets[set_id])]
             if not self._labels.is_literal(set_id) or any(source.named for source in sources):
                 continue
@@ -75,5 +75,5 @@ class NamedLiterals:
             mask = where & (carried == set_id)
             if key not in self._known:
                 self._known[key] = self._labels.add(derived(sources[-1], mask))
-            carried = event.arrays.labelled(mask, self._known[key], carried)
+            carried = event.arrays.label_plane(mask, self._known[key], carried)
         return carried

@@ -53,22 +53,24 @@ class Part:
         return self.value if isinstance(self.value, (int, float)) else None
 
 
-def explained(dialect: Dialect, op: str, value: Any, parts: list[Part], dtype: str) -> tuple[Note | None, Part | None]:
+def explain_event(
+    dialect: Dialect, op: str, value: Any, parts: list[Part], dtype: str
+) -> tuple[Note | None, Part | None]:
     """What an event did to an element, and the operand to look at next; neither where there is none."""
     first = next((p for p in parts if p.holder is not None), None)
     if op in dialect.transparent and first is not None and first.place is not None:
         return _cast(value, first, dtype), first
     if op in dialect.clips and first is not None and first.number is not None and first.value != value:
-        return Note.of("turned_into", operator=op, operand=shown(first.value), result=shown(value)), None
+        return Note.create("turned_into", operator=op, operand=shown(first.value), result=shown(value)), None
     row = next((p for p in parts if p.row is not None), None)
     seen = any(p.value is not None for p in parts)
     if row is not None and row.row is not None and row.row[0] is not None and not seen:
         low, high = row.row
         if low == high:
-            return Note.of("row_of", operator=op, operand=shown(low), result=shown(value)), row
-        return Note.of("range_of", operator=op, low=shown(low), high=shown(high), result=shown(value)), None
+            return Note.create("row_of", operator=op, operand=shown(low), result=shown(value)), row
+        return Note.create("range_of", operator=op, low=shown(low), high=shown(high), result=shown(value)), None
     if not seen:
-        return Note.of("gives", operator=op, result=shown(value)), None
+        return Note.create("gives", operator=op, result=shown(value)), None
     return _computed(dialect, op, value, parts, dtype), _followed(dialect, op, value, parts)
 
 
@@ -76,9 +78,9 @@ def _computed(dialect: Dialect, op: str, value: Any, parts: list[Part], dtype: s
     """What an operator makes of what it was given: arithmetic, where that is what it was."""
     seen = tuple(shown(p.value) for p in parts if p.value is not None)
     if op in dialect.scales and len(seen) > 1:
-        return Note.of("scaled", operator=op, operands=seen[:3], result=shown(value))
+        return Note.create("scaled", operator=op, operands=seen[:3], result=shown(value))
     small = _underflows(op, value, parts, dtype)
-    return Note.of(
+    return Note.create(
         "computed",
         operator=op,
         operands=seen,
@@ -93,7 +95,7 @@ def _cast(value: Any, part: Part, dtype: str) -> Note | None:
     """What to say where a copy in another dtype has lost a number; None where it has not."""
     if value != 0 or part.number is None or part.number == 0:
         return None
-    return Note.of("cast", operand=shown(part.value), dtype=dtype, result=shown(value), smallest=smallest(dtype))
+    return Note.create("cast", operand=shown(part.value), dtype=dtype, result=shown(value), smallest=smallest(dtype))
 
 
 def _followed(dialect: Dialect, op: str, value: Any, parts: list[Part]) -> Part | None:
@@ -166,7 +168,7 @@ class Term(NamedTuple):
     def said(self, value: float) -> Note:
         """The term in a sentence."""
         x, y = self.factors
-        return Note.of("product_term", first=x, second=y, result=shown(value), exact=x * y == value)
+        return Note.create("product_term", first=x, second=y, result=shown(value), exact=x * y == value)
 
 
 def decisive_term(

@@ -59,38 +59,38 @@ class Exact(Event, Protocol):
         ...
 
 
-def tainted(event: Exact, key: Key, output: Array, sources: Mapping[Key, Source]) -> Array | None:
+def taint_plane(event: Exact, key: Key, output: Array, sources: Mapping[Key, Source]) -> Array | None:
     """The labels of the elements of a finite result that are wrong because of a birth; None where nothing is known."""
     arrays = event.arrays
-    plane = dependent(event, key, output, sources)
+    plane = dependence_mask(event, key, output, sources)
     if plane is None or any(source.tainted for source in sources.values()):
         return plane
     lost = _of_nan(event, key, output, sources)
-    rest = arrays.labelled(lost != 0, 0, plane)
-    if not arrays.floating(output):
+    rest = arrays.label_plane(lost != 0, 0, plane)
+    if not arrays.is_floating(output):
         _note_bad(event, output, lost, "NaN")
     if not (rest != 0).any() or math.prod(output.shape) > LARGEST:
         return lost
-    judge = _wrong if arrays.floating(output) else _decided
+    judge = _wrong if arrays.is_floating(output) else _decided
     return event.labels.union(lost, judge(event, key, output, rest))
 
 
 # -- which elements depend on which ------------------------------------------------------------------------------------
 
 
-def dependent(
+def dependence_mask(
     event: Exact, key: Key, output: Array, sources: Mapping[Key, Source], others: tuple[float | str, ...] = _OTHERS
 ) -> Array | None:
     """Which output elements depend on the sources: by position, or by changing the sources to some others."""
     labels = event.labels
-    operands = event.meeting(key)
+    operands = event.pointwise_operands(key)
     if operands is not None:
         return _by_place(event, {at: sources[at] for at in operands if at in sources}, output)
     only = next(iter(sources.values()))
     if event.reshapes and math.prod(only.plane.shape) == math.prod(output.shape):
         return only.plane.reshape(output.shape)
-    everything = labels.intern(labels.of(s for source in sources.values() for s in labels.present(source.plane)))
-    differs = event.arrays.nowhere(output)
+    everything = labels.intern(labels.labels_of(s for source in sources.values() for s in labels.present(source.plane)))
+    differs = event.arrays.empty_mask(output)
     # an index may happen to be the value that it is changed to: several are tried
     for other in others:
         try:
@@ -100,19 +100,19 @@ def dependent(
         if again is None:
             return None
         if again.shape != output.shape:
-            return event.arrays.labelled(~event.arrays.nowhere(output), everything)
+            return event.arrays.label_plane(~event.arrays.empty_mask(output), everything)
         differs = differs | (again != output)
-    return event.arrays.labelled(differs, everything)
+    return event.arrays.label_plane(differs, everything)
 
 
 def _by_place(event: Exact, sources: Mapping[Key, Source], output: Array) -> Array | None:
-    plane = event.arrays.labelled(event.arrays.nowhere(output), 0)
+    plane = event.arrays.label_plane(event.arrays.empty_mask(output), 0)
     for at, source in sources.items():
-        own = event.arrays.spread(source.plane, tuple(output.shape))
+        own = event.arrays.broadcast_plane(source.plane, tuple(output.shape))
         if own is None:
             return None
-        chosen = event.chosen(at)
-        plane = event.labels.union(plane, own if chosen is None else event.arrays.labelled(chosen, own))
+        chosen = event.selection_mask(at)
+        plane = event.labels.union(plane, own if chosen is None else event.arrays.label_plane(chosen, own))
     return plane
 
 
@@ -122,19 +122,19 @@ def _changed(arrays: Arrays, source: Source | None, tensor: Array, other: float 
     chosen = source.plane != 0
     if arrays.dtype_name(tensor.dtype) == "bool":
         return tensor ^ chosen
-    return arrays.varied(tensor, chosen) if isinstance(other, str) else arrays.filled(tensor, chosen, other)
+    return arrays.vary_where(tensor, chosen) if isinstance(other, str) else arrays.fill_where(tensor, chosen, other)
 
 
 def nan_of(arrays: Arrays, sources: Mapping[Key, Source]) -> dict[Key, Source]:
     """Of the sources those elements that are NaN, were born so, and are no number in float64 either."""
     found: dict[Key, Source] = {}
     for key, source in sources.items():
-        if source.tainted or not arrays.floating(source.tensor):
+        if source.tainted or not arrays.is_floating(source.tensor):
             continue
         nan = arrays.nan_mask(source.tensor)
         if source.shadow is not None and source.shadow.shape == nan.shape:
             nan = nan & arrays.nan_mask(source.shadow)
-        plane = arrays.labelled(nan, source.plane)
+        plane = arrays.label_plane(nan, source.plane)
         if (plane != 0).any():
             found[key] = Source(source.tensor, plane, False)
     return found
@@ -143,15 +143,15 @@ def nan_of(arrays: Arrays, sources: Mapping[Key, Source]) -> dict[Key, Source]:
 def _of_nan(event: Exact, key: Key, output: Array, sources: Mapping[Key, Source]) -> Array:
     """The elements that a NaN, which float64 has too, was left out of or made into."""
     arrays = event.arrays
-    empty = arrays.labelled(arrays.nowhere(output), 0)
-    if arrays.floating(output) and not event.swallows:
+    empty = arrays.label_plane(arrays.empty_mask(output), 0)
+    if arrays.is_floating(output) and not event.swallows:
         return empty
     left = nan_of(arrays, sources)
     if not left:
         return empty
     # whatever the NaN had been: a choice without it is none
     most = _limit(arrays, next(iter(left.values())).tensor, "max", 1.0)
-    lost = dependent(event, key, output, left, (*_OTHERS, most, -most, RISING))
+    lost = dependence_mask(event, key, output, left, (*_OTHERS, most, -most, RISING))
     return empty if lost is None else lost
 
 
@@ -161,13 +161,13 @@ def _of_nan(event: Exact, key: Key, output: Array, sources: Mapping[Key, Source]
 def _wrong(event: Exact, key: Key, output: Array, plane: Array) -> Array:
     """Of the finite elements that depend on a birth those that differ from their shadow by more than rounding."""
     arrays = event.arrays
-    nowhere = arrays.nowhere(output)
+    nowhere = arrays.empty_mask(output)
     exact = event.exact(key)
     if exact is None or exact.shape != output.shape or arrays.dtype_name(exact.dtype) != "float64":
-        return arrays.labelled(nowhere, 0)
-    wrong = arrays.differs(exact, output, RELATIVE, _limit(arrays, output, "tiny", 0.0))
+        return arrays.label_plane(nowhere, 0)
+    wrong = arrays.difference_mask(exact, output, RELATIVE, _limit(arrays, output, "tiny", 0.0))
     # what should be NaN and is a number: a NaN was left out
-    plane = arrays.labelled(wrong | arrays.nan_mask(exact), plane)
+    plane = arrays.label_plane(wrong | arrays.nan_mask(exact), plane)
     _note_difference(event, output, exact, plane)
     return plane
 
@@ -176,10 +176,10 @@ def _decided(event: Exact, key: Key, output: Array, plane: Array) -> Array:
     """Of the indices, booleans or integers that depend on a birth those that float64 decides otherwise."""
     arrays = event.arrays
     exact = event.exact(key)
-    if exact is None or exact.shape != output.shape or arrays.floating(exact):
+    if exact is None or exact.shape != output.shape or arrays.is_floating(exact):
         if arrays.dtype_name(output.dtype) == "bool":
             # it is what it is whatever the size of an infinity
-            return arrays.labelled(arrays.nowhere(output), 0)
+            return arrays.label_plane(arrays.empty_mask(output), 0)
         _note_bad(event, output, plane, "Inf")
         return plane
     differs = exact != output
@@ -187,7 +187,7 @@ def _decided(event: Exact, key: Key, output: Array, plane: Array) -> Array:
     plain = event.exact(key, known=False)
     if plain is not None and plain.shape == output.shape:
         differs = differs & (plain == output)
-    plane = arrays.labelled(differs, plane)
+    plane = arrays.label_plane(differs, plane)
     _note_difference(event, output, exact, plane)
     return plane
 
@@ -206,21 +206,21 @@ def _limit(arrays: Arrays, tensor: Array, name: str, other: float) -> float:
 def _note_difference(event: Exact, output: Array, exact: Array, plane: Array) -> None:
     """Note where a finite value is another than in float64."""
     if (index := event.arrays.first_index(plane != 0)) is not None:
-        found, meant = shown(event.arrays.at(output, index)), shown(event.arrays.at(exact, index))
-        note(event, plane, Note.of("float64_differs", operator=event.name, result=found, meant=meant))
+        found, meant = shown(event.arrays.value_at(output, index)), shown(event.arrays.value_at(exact, index))
+        record_step(event, plane, Note.create("float64_differs", operator=event.name, result=found, meant=meant))
 
 
 def _note_bad(event: Exact, output: Array, plane: Array, bad: str) -> None:
     """Note where a bad number became an index, a boolean or an integer."""
     if (index := event.arrays.first_index(plane != 0)) is not None:
-        found = shown(event.arrays.at(output, index))
-        note(event, plane, Note.of("made_of_bad", operator=event.name, result=found, bad=bad))
+        found = shown(event.arrays.value_at(output, index))
+        record_step(event, plane, Note.create("made_of_bad", operator=event.name, result=found, bad=bad))
 
 
-def note(event: Event, plane: Array, said: Note) -> None:
+def record_step(event: Event, plane: Array, said: Note) -> None:
     """Note an event on the path of births that have no step yet that says this."""
     fields = ("operator",) if said.kind in ("drops_nan", "place_of_nan") else ("bad",)
     for label in event.labels.labels_in(plane):
         steps: list[Any] = event.labels.birth(label).steps
         if not any(link.typed_summary.is_like(said, *fields) for link in steps):
-            steps.append(event.link(said))
+            steps.append(event.chain_link(said))

@@ -31,7 +31,7 @@ def broadcast_index(shape: Sequence[int], index: tuple[int, ...]) -> tuple[int, 
     return tuple(result)
 
 
-def index_ahead(out: Sequence[int], place: tuple[int, ...], shape: Sequence[int]) -> tuple[int, ...] | None:
+def forward_index(out: Sequence[int], place: tuple[int, ...], shape: Sequence[int]) -> tuple[int, ...] | None:
     """The element of a result of shape ``out`` that an element of its gradient, which has another shape, is about.
 
     What differentiates for a whole batch of directions at once (``jacrev``, ``is_grads_batched``) gives a gradient
@@ -59,7 +59,7 @@ Roles: TypeAlias = "tuple[str, ...]"
 """
 
 
-def decisive(
+def operand_by_role(
     roles: Roles | None,
     kind: BirthKind,
     operands: Sequence[Operand],
@@ -147,7 +147,7 @@ def is_guard(constant: object) -> TypeGuard[float]:
     return type(constant) is float and 0 < constant <= LARGEST
 
 
-def is_told(count: int, total: int) -> bool:
+def is_worth_reporting(count: int, total: int) -> bool:
     """Whether so many healthy elements of so many are worth a word."""
     return count >= SEVERAL and count >= LEAST_SHARE * total
 

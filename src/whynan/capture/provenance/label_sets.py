@@ -58,7 +58,7 @@ class LabelSets(ABC):
         """Whether a set holds literals only."""
         return self.sets[set_id] <= self.literals
 
-    def of(self, set_ids: Iterable[int]) -> frozenset[int]:
+    def labels_of(self, set_ids: Iterable[int]) -> frozenset[int]:
         """All labels of some sets."""
         found: frozenset[int] = frozenset()
         for set_id in set_ids:
@@ -81,7 +81,7 @@ class LabelSets(ABC):
 
     def labels_in(self, plane: Array) -> frozenset[int]:
         """All labels that occur in a plane."""
-        return self.of(self.present(plane))
+        return self.labels_of(self.present(plane))
 
     def counts(self, plane: Array) -> dict[frozenset[int], int]:
         """How many elements of a plane carry each set of labels."""

@@ -23,10 +23,10 @@ _OPEN: Final = 64
 """So many neighbourhoods grow at once: those that were begun last."""
 
 
-class Seen(Protocol):
+class EventSource(Protocol):
     """How a capture tells of its events; asked only when something is bad."""
 
-    def read(self, event: int) -> frozenset[int]:
+    def writers_read(self, event: int) -> frozenset[int]:
         """The events that had written what an event has read."""
         ...
 
@@ -41,7 +41,7 @@ class Numbers:
 
     known: dict[Hashable, int] = field(default_factory=lambda: {})
 
-    def of(self, elements: Hashable) -> int:
+    def number_of(self, elements: Hashable) -> int:
         """The number of some elements, new where they were not met before."""
         return self.known.setdefault(elements, len(self.known))
 
@@ -60,10 +60,10 @@ class _Growing:
         return Neighbourhood(dialect=dialect, middle=self.middle, operations=ordered, gone=self.gone)
 
 
-class Around:
+class NeighbourhoodLog:
     """The neighbourhoods of one run, by the events in their middles."""
 
-    def __init__(self, seen: Seen, dialect: Literal["aten", "onnx"]) -> None:
+    def __init__(self, seen: EventSource, dialect: Literal["aten", "onnx"]) -> None:
         self._seen = seen
         self._dialect: Literal["aten", "onnx"] = dialect
         self._growing: dict[int, _Growing] = {}
@@ -89,15 +89,15 @@ class Around:
                 del self._growing[next(iter(self._growing))]
             self._growing[middle] = growing
             for event in later:
-                self._grow(growing, event, self._seen.read(event))
+                self._grow(growing, event, self._seen.writers_read(event))
         growing.births.append(birth)
         around = growing.made(self._dialect)
         found = None if left_out is None else left_out()
         birth.around = around if found is None else around.model_copy(update={"left_out": found})
 
-    def came(self, event: int) -> None:
+    def record_bad_reader(self, event: int) -> None:
         """An event has read something bad: it belongs to the neighbourhoods that it has read from."""
-        read = self._seen.read(event) if self._growing else frozenset[int]()
+        read = self._seen.writers_read(event) if self._growing else frozenset[int]()
         for growing in self._growing.values():
             if self._grow(growing, event, read):
                 made = growing.made(self._dialect)
@@ -150,7 +150,7 @@ def limits(low: object, high: object) -> tuple[float | int | None, float | int |
     return None, None
 
 
-def plain(name: str, value: object) -> Argument | None:
+def plain_argument(name: str, value: object) -> Argument | None:
     """A number, or a short list of numbers, that an operation was given."""
     if isinstance(value, (bool, int, float)):
         return Argument(name=name, value=value)

@@ -38,7 +38,7 @@ class Waiting(NamedTuple):
         return self.live._replace(changed_since=frozenset(id(t) for t, writer in self.writers if _writer(t) != writer))
 
 
-class Deferred:
+class DeferredChecks:
     """The events of a trace that wait to be looked at.
 
     `looks_at_all`: whether events are explained whose sums are finite. `explain` is given an event, and the places of
@@ -72,9 +72,9 @@ class Deferred:
         self.events.append(Waiting(live, [(t, _writer(t)) for t in tensors]))
         self._bytes += sum(t.numel() * t.element_size() for t in written)
         if self._bytes > BUDGET:
-            self.settle()
+            self.run_checks()
 
-    def settle(self) -> None:
+    def run_checks(self) -> None:
         """Read the sums, wait for them once, and explain what they say."""
         if not self.events:
             return

@@ -87,7 +87,7 @@ class State:
         self.reads = 0
         self.shape: tuple[int, ...] = ()
 
-    def rewritten(self, tensor: Tensor, *, overwrites: bool) -> None:
+    def clear_overwritten(self, tensor: Tensor, *, overwrites: bool) -> None:
         """A tensor of this storage has been written and is finite: what it covers carries no label any more."""
         storage = tensor.untyped_storage()
         whole = tensor.numel() * tensor.element_size() == storage.nbytes()
@@ -165,7 +165,7 @@ def one_of(tensor: Tensor, chosen: Tensor) -> float | None:
     return first if bool(same.all()) else None
 
 
-def readable(tensor: Tensor) -> bool:
+def is_readable(tensor: Tensor) -> bool:
     """Whether a tensor has elements to be read (not meta, fake, sparse, nested, quantised, a wrapper's, freed)."""
     return tensor.dtype in FLOATS and is_plain(tensor) and is_strided(tensor) and not is_freed(tensor)
 
@@ -273,11 +273,11 @@ def store(state: State, tensor: Tensor, labels: Tensor, only: int = 0) -> None:
         state.plane = new_plane(tensor)
         state.itemsize = tensor.element_size()
     rescale(state, tensor)
-    put(state.plane, tensor, labels)
+    write_plane(state.plane, tensor, labels)
     state.shape = tuple(tensor.shape)
 
 
-def put(plane: Tensor, tensor: Tensor, content: Tensor) -> None:
+def write_plane(plane: Tensor, tensor: Tensor, content: Tensor) -> None:
     """Write into a plane of a tensor's storage, at the places of the tensor's elements."""
     shape, stride = list(tensor.shape), tensor.stride()
     for dim, (size, step) in enumerate(zip(tensor.shape, stride, strict=True)):

@@ -14,9 +14,9 @@ import torch
 from whynan.capture.torch.context import TraceContext
 from whynan.capture.torch.dispatch_mode import TraceMode, enter_below, leave
 from whynan.capture.torch.event_log import Rows
-from whynan.capture.torch.interposition.partial_tracing import Attempts, Only
+from whynan.capture.torch.interposition.partial_tracing import Attempts, ModuleFilter
 from whynan.capture.torch.interposition.patches import Patches
-from whynan.capture.torch.interposition.wrappers import StepHooks, quietly
+from whynan.capture.torch.interposition.wrappers import StepHooks, call_untraced
 from whynan.capture.torch.sinks.sink_log import distinct
 from whynan.capture.torch.trace_segments import Recording
 from whynan.capture.torch.tracer import Tracer
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from types import TracebackType
 
-    from whynan.capture.torch.kept_operations import Keeper
+    from whynan.capture.torch.kept_operations import OperationKeeper
     from whynan.capture.torch.provenance.before_the_run import Inherited
     from whynan.records import ScaleFall
     from whynan.traces import Birth, Silent, Sink
     from whynan.traces.writer import TraceWriter
 
 
-FORKED = Note.of("forked")
+FORKED = Note.create("forked")
 
 
 class Capture:
@@ -55,7 +55,7 @@ class Capture:
         threads: bool = False,
         recording: TraceWriter | None = None,
         reads: frozenset[str] = frozenset(),
-        keeper: Keeper | None = None,
+        keeper: OperationKeeper | None = None,
     ) -> None:
         self.context = context = TraceContext(
             Rows(memory), copy_all=copy_all, narrowed=only is not None, every_thread=threads
@@ -63,13 +63,13 @@ class Capture:
         context.log.steps.offset = first_step - 1
         self.tracer = Tracer(context, ranges=ranges, keeper=keeper, reads=reads)
         if recording is not None:
-            self.tracer.recording = Recording(recording, context, self.so_far)
+            self.tracer.recording = Recording(recording, context, self.snapshot)
         self.ending = self.tracer.ending
         self.ending.on_sink = None if on_sink is None else partial(on_sink, self)
         if steps is not None:
             self.ending.last_step = first_step - 1 + steps
             self.ending.on_last_step = self.leave if watches else self._leave_as_asked
-        self._only = None if only is None else Only(only, self.tracer)
+        self._only = None if only is None else ModuleFilter(only, self.tracer)
         self._first_step = first_step
         self._waiting: Attempts | None = None
         self._mode = context.mode = TraceMode(self.tracer)
@@ -109,7 +109,7 @@ class Capture:
         self._waiting = None
         self._enter(late=True)
 
-    def begin_in_the_midst(self, step: int) -> None:
+    def start_at_step(self, step: int) -> None:
         """Look from here on, and not from the step on that was said; what comes now belongs to this one, from 1."""
         if self._waiting is not None:
             self._waiting.stop()
@@ -121,27 +121,27 @@ class Capture:
         steps = self.context.log.steps
         steps.offset, steps.met = step - 1, True
 
-    def nothing_follows(self, read: Any = None, error: BaseException | None = None) -> None:
+    def release_outputs(self, read: Any = None, error: BaseException | None = None) -> None:
         """No backward comes to what the modules have given so far, and to a tensor that was read: it has left.
 
         `error`: what was raised for a number that is NaN or Inf.
         """
-        quietly(self.context, self.tracer.deferred.settle)
-        quietly(self.context, self.tracer.bad.sinks.outputs_leave)
+        call_untraced(self.context, self.tracer.deferred.run_checks)
+        call_untraced(self.context, self.tracer.bad.sinks.release_outputs)
         if error is not None:
-            quietly(self.context, self.tracer.bad.sinks.raised, error)
+            call_untraced(self.context, self.tracer.bad.sinks.record_exception, error)
         if isinstance(read, torch.Tensor):
-            quietly(self.context, self.tracer.bad.sinks.leaves_for_python, read)
+            call_untraced(self.context, self.tracer.bad.sinks.record_conversion, read)
 
-    def begin_with(self, inherited: Inherited) -> None:
+    def set_inherited_state(self, inherited: Inherited) -> None:
         """What comes now begins with weights that may be bad already."""
         self.tracer.bad.entries.inherited = inherited
 
-    def begin_amid(self, where: str) -> None:
+    def set_start_place(self, where: str) -> None:
         """What comes now is not all that the step does: it goes on there."""
         self.tracer.bad.entries.ahead = where
 
-    def begin_lost(self, fall: ScaleFall | None) -> None:
+    def set_scale_fall(self, fall: ScaleFall | None) -> None:
         """What comes now a loss scaler skips in vain, if it fell so before."""
         self.tracer.bad.sinks.scaler.given = fall
 
@@ -157,9 +157,9 @@ class Capture:
                 try:
                     if context.active and self.trace is None:
                         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-                            tracer.deferred.settle()
+                            tracer.deferred.run_checks()
                             tracer.bad.sinks.look_at_modules()
-                            self.trace = self.so_far()
+                            self.trace = self.snapshot()
                 finally:
                     context.active = False
                     tracer.close()
@@ -169,7 +169,7 @@ class Capture:
                 self._failed()
 
     def _leave_as_asked(self) -> None:
-        self.context.notes[Note.of("looked_up_to", step=self.ending.last_step)] = None
+        self.context.notes[Note.create("looked_up_to", step=self.ending.last_step)] = None
         self.leave()
 
     def __exit__(
@@ -186,9 +186,9 @@ class Capture:
             try:
                 if context.active and self.trace is None:
                     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-                        tracer.deferred.settle()
+                        tracer.deferred.run_checks()
                         if error is not None:
-                            tracer.bad.sinks.raised(error)
+                            tracer.bad.sinks.record_exception(error)
                         if self._only is not None:
                             self._only.finish()
                         self.trace = self._finish()
@@ -231,7 +231,7 @@ class Capture:
         if self._waiting is not None:
             self._waiting.stop()
             self._waiting = None
-            self.context.notes[Note.of("never_reached", step=self._first_step)] = None
+            self.context.notes[Note.create("never_reached", step=self._first_step)] = None
 
     def abandon(self) -> None:
         """Stop looking after an error of our own: the mode and the patches go, whatever else there was."""
@@ -243,7 +243,7 @@ class Capture:
         self._patches.remove()
         self._hooks.remove()
 
-    def forked(self) -> None:
+    def disable_in_child(self) -> None:
         """This is a child process: look at nothing, and report nothing but that."""
         if self.trace is not None or not self.context.active:
             return
@@ -267,18 +267,18 @@ class Capture:
 
     def enter_scope(self, number: int) -> None:
         """Number what follows: what is born in it carries the number."""
-        quietly(self.context, self.tracer.deferred.settle)
+        call_untraced(self.context, self.tracer.deferred.run_checks)
         self.context.enter_scope(number)
 
     def leave_scope(self, number: int) -> None:
         """End the numbered stretch."""
-        quietly(self.context, self.tracer.deferred.settle)
+        call_untraced(self.context, self.tracer.deferred.run_checks)
         self.context.leave_scope(number)
 
     def target_returned(self, value: Any) -> None:
         """The target of `explain` has returned; to be called while the capture is still entered."""
-        quietly(self.context, self.tracer.deferred.settle)
-        quietly(self.context, self.tracer.bad.sinks.target_returns, value)
+        call_untraced(self.context, self.tracer.deferred.run_checks)
+        call_untraced(self.context, self.tracer.bad.sinks.record_target_return, value)
 
     def flags(self) -> dict[str, Any]:
         """Switches that change numbers."""
@@ -293,7 +293,7 @@ class Capture:
         """The device that the run computed on, as far as it is known."""
         return "cuda" if torch.cuda.is_initialized() else "cpu"
 
-    def so_far(self, waiting: Iterable[Sink] = ()) -> Trace:
+    def snapshot(self, waiting: Iterable[Sink] = ()) -> Trace:
         """What the run has left for analysis until now, with sinks that it would have if it ended now; it goes on."""
         log = self.context.log
         sinks = distinct([*log.found, *waiting])
@@ -310,7 +310,7 @@ class Capture:
             if not steps.met:
                 birth.event = replace(event, step=None, micro=None)
             elif event.phase != "optimizer":
-                step = steps.at(event.ordinal, frozenset((birth.label,)), sinks)
+                step = steps.step_of_birth(event.ordinal, frozenset((birth.label,)), sinks)
                 birth.event = replace(event, step=step or event.step)
         return births
 
@@ -338,9 +338,9 @@ class Capture:
         if context.failed:
             notes.append(FAILED)
         if context.rows.evicted and any(b.label_kind == "birth" for b in context.labels.births):
-            notes.append(Note.of("operands_let_go", events=context.rows.evicted))
+            notes.append(Note.create("operands_let_go", events=context.rows.evicted))
         if context.ranges.omitted:
-            notes.append(Note.of("ranges_left_out", tensors=context.ranges.omitted))
+            notes.append(Note.create("ranges_left_out", tensors=context.ranges.omitted))
         return Coverage(
             events=context.events,
             eager=context.events,
@@ -357,7 +357,7 @@ def _forked() -> None:
     """In a child of the program's, which has a copy of the trace that nobody will read."""
     for capture in list(_captures):
         with suppress(Exception):
-            capture.forked()
+            capture.disable_in_child()
 
 
 if hasattr(os, "register_at_fork"):

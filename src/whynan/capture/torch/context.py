@@ -14,7 +14,7 @@ from whynan.capture.torch.names import Names
 from whynan.capture.torch.provenance.labels import Labels
 from whynan.capture.torch.sinks.sink_log import SinkLog
 from whynan.capture.torch.sites import Lane, Sites
-from whynan.faults import report_internal_error, theirs
+from whynan.faults import is_program_error, report_internal_error
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -127,7 +127,7 @@ class TraceContext:
 
         True where it is none of ours but the program's, which is to be raised again.
         """
-        if theirs():
+        if is_program_error():
             return True
         self.active = False
         self.failed = True

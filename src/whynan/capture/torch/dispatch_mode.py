@@ -9,8 +9,8 @@ import torch
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.capture.torch.arrays import FLOATS, readable
-from whynan.capture.torch.interposition.wrappers import unseen
+from whynan.capture.torch.arrays import FLOATS, is_readable
+from whynan.capture.torch.interposition.wrappers import strip_own_frames
 from whynan.capture.torch.operators import KNOWN, VALUES_NOTE, operator_of
 from whynan.capture.torch.provenance import interventions
 
@@ -32,7 +32,7 @@ FEW_ELEMENTS = 1 << 8
 _current_node = torch._C._current_autograd_node
 
 
-def before(context: TraceContext, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
+def copy_overwritten(context: TraceContext, operator: Operator, args: Any, kwargs: Any) -> dict[int, Tensor] | None:
     """What the operation is about to overwrite, by tensor id; in an optimizer's step a small tensor, or none."""
     everything = context.copy_all
     stepping = context.stepping
@@ -41,7 +41,7 @@ def before(context: TraceContext, operator: Operator, args: Any, kwargs: Any) ->
             return None
         if operator.writes_first:
             target = args[0]
-            return {id(target): target.clone()} if target.dtype in FLOATS and readable(target) else None
+            return {id(target): target.clone()} if target.dtype in FLOATS and is_readable(target) else None
     if not everything and operator.foreach:
         return None
     hot = stepping or _current_node() is not None
@@ -50,7 +50,7 @@ def before(context: TraceContext, operator: Operator, args: Any, kwargs: Any) ->
     for key in operator.mutable:
         value: Any = kwargs.get(key) if isinstance(key, str) else args[key] if key < len(args) else None
         for target in interventions.tensors_in(value):
-            if target.dtype not in FLOATS or not readable(target):
+            if target.dtype not in FLOATS or not is_readable(target):
                 continue
             if everything or target.numel() * target.element_size() <= limit:
                 copies[id(target)] = target.clone()
@@ -128,7 +128,9 @@ class TraceMode(TorchDispatchMode):
         self.tracer = tracer
         self.context = tracer.context
         self.keeper = tracer.keeper
-        self._copied = functools.partial(before, self.context) if self.keeper is None else self.keeper.before
+        self._copied = (
+            functools.partial(copy_overwritten, self.context) if self.keeper is None else self.keeper.copy_inputs
+        )
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -165,7 +167,7 @@ class TraceMode(TorchDispatchMode):
             else:
                 out = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
-            unseen(error)
+            strip_own_frames(error)
             raise
         if operator is not None and context.active:
             outside = None
@@ -178,9 +180,9 @@ class TraceMode(TorchDispatchMode):
                         if operator.computes_vectors and not args[0].requires_grad:
                             context.notes[VALUES_NOTE] = None
                         if _others() or _functions():
-                            _below(self.tracer.after, operator, args, kwargs, out, before)
+                            _below(self.tracer.record_event, operator, args, kwargs, out, before)
                         else:
-                            self.tracer.after(operator, args, kwargs, out, before)
+                            self.tracer.record_event(operator, args, kwargs, out, before)
             except Exception:
                 if context.fail():
                     raise

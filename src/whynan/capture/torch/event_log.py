@@ -151,7 +151,7 @@ class Rows:
             return None
         return Row(ordinal, self.operators[i], self.sites[i], self.phases[i], self.nodes[i], self.modules[i])
 
-    def of(self, ordinal: int) -> Operands | None:
+    def operands_at(self, ordinal: int) -> Operands | None:
         """The operands of an event, while the window has them."""
         kept = self.operands.get(ordinal)
         if kept is None:
@@ -232,7 +232,7 @@ class Rows:
         for ordinal in self.order:
             if ordinal <= held.writer or self.operands[ordinal][2] is None:
                 continue
-            kept = self.of(ordinal)
+            kept = self.operands_at(ordinal)
             first = kept.held[0] if kept is not None and kept.held else None
             if (
                 kept is not None
@@ -368,7 +368,7 @@ def single(
     return (tuple(one(a) for a in args), {k: one(v) for k, v in kwargs.items()}), index // length
 
 
-class Before(NamedTuple):
+class OriginalArguments(NamedTuple):
     """An event's arguments as they were.
 
     `gone`: ids of operands whose content the event, or a later one, has overwritten; `changed`: for each of these, and
@@ -385,7 +385,7 @@ class Before(NamedTuple):
         return frozenset(self.changed) - self.gone
 
 
-def as_before(live: LiveEvent) -> Before:
+def original_arguments(live: LiveEvent) -> OriginalArguments:
     """The arguments as they were: copies in place of what the event overwrote."""
     (row, args, kwargs), before, changed_since = live[:3], live.before, live.changed_since
     gone: set[int] = set(changed_since)
@@ -408,10 +408,10 @@ def as_before(live: LiveEvent) -> Before:
             return copy
 
         holder[key] = interventions.map_tensors(holder[key], old)
-    return Before((tuple(new_args), new_kwargs), frozenset(gone), changed)
+    return OriginalArguments((tuple(new_args), new_kwargs), frozenset(gone), changed)
 
 
-def apart(born: Tensor, output: Tensor) -> Iterator[tuple[Tensor, int]]:
+def split_births(born: Tensor, output: Tensor) -> Iterator[tuple[Tensor, int]]:
     """The born elements in parts that may have fates of their own, each with the count of its kind."""
     nan = born & nan_mask(output)
     for kind in (nan, born & ~nan):

@@ -31,7 +31,7 @@ class UnkeptError(Exception):
     """Why an operation cannot be kept; its text is a clause."""
 
 
-class Copied(NamedTuple):
+class TensorCopy(NamedTuple):
     """A tensor by value: its elements in row-major order, without what only repeats them, and how they lay."""
 
     data: Tensor
@@ -40,16 +40,16 @@ class Copied(NamedTuple):
     device: str
 
 
-def copied(tensor: Tensor, content: Tensor | None = None) -> Copied:
+def copy_tensor(tensor: Tensor, content: Tensor | None = None) -> TensorCopy:
     """A tensor by value; `content`: what it held before. Raises ``UnkeptError`` for one that has no plain elements."""
-    tensor = plain(tensor)
+    tensor = detach_plain(tensor)
     shape, stride = tuple(tensor.shape), tuple(tensor.stride())
     held = tensor if content is None else content.detach()
     data = held[once(tensor)]
     if _overlaps(data.shape, stride):
         data, stride = held, _contiguous(shape)
     data = data.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format).cpu()
-    return Copied(data, shape, stride, str(tensor.device))
+    return TensorCopy(data, shape, stride, str(tensor.device))
 
 
 def once(tensor: Tensor) -> tuple[slice, ...]:
@@ -77,7 +77,7 @@ def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def plain(tensor: Tensor) -> Tensor:
+def detach_plain(tensor: Tensor) -> Tensor:
     """A tensor apart from its graph; raises ``UnkeptError`` for one that has no plain elements of its own."""
     if type(tensor) not in PLAIN or tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
         raise UnkeptError("one of its tensors is sparse, nested, quantized, or of a class of its own")
@@ -114,7 +114,7 @@ class Circumstances:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptOperation:
     """One operation that bore bad numbers; of one that cannot be kept only ``why``.
 
     ``entry`` is the one that was kept of a foreach operator's lists, where they were too large together. ``cut``: the
@@ -126,27 +126,27 @@ class Kept:
     why: str | None = None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
-    results: tuple[Copied, ...] = ()
+    results: tuple[TensorCopy, ...] = ()
     circumstances: Circumstances | None = None
-    random: Copied | None = None
+    random: TensorCopy | None = None
     entry: int | None = None
     cut: tuple[int, ...] | None = None
     bytes: int = 0
 
 
-class Keeper:
+class OperationKeeper:
     """Keeps the operations that bore bad numbers, the earliest of each kind, within a budget of bytes."""
 
     def __init__(self, budget: int | None = None) -> None:
         self.budget = DEFAULT_BUDGET if budget is None else budget
         self.bytes = 0
-        self._kept: list[Kept] = []
+        self._kept: list[KeptOperation] = []
 
     def asks(self, operator: Operator) -> bool:
         """Whether something of an operation will not be there any more after it."""
         return bool(operator.mutable) or operator.random
 
-    def before(self, operator: Operator, args: Any, kwargs: dict[str, Any]) -> dict[int, Tensor]:
+    def copy_inputs(self, operator: Operator, args: Any, kwargs: dict[str, Any]) -> dict[int, Tensor]:
         """What an operation is about to overwrite and the state that it draws random numbers from, by identity."""
         found: dict[int, Tensor] = {}
         if operator.random:
@@ -170,19 +170,19 @@ class Keeper:
                 raise UnkeptError("it is too large, and its bad element alone does not come out bad")
             self._make_room(made)
         except UnkeptError as error:
-            made = Kept(operator.name, tuple(births), str(error))
+            made = KeptOperation(operator.name, tuple(births), str(error))
         except (RuntimeError, NotImplementedError, MemoryError) as error:
             said = (str(error).splitlines() or [type(error).__name__])[0]
-            made = Kept(operator.name, tuple(births), f"its operands could not be copied ({said})")
+            made = KeptOperation(operator.name, tuple(births), f"its operands could not be copied ({said})")
         self._kept.append(made)
         self.bytes += made.bytes
 
-    def of(self, finding: Finding) -> Kept | None:
+    def operation_of_finding(self, finding: Finding) -> KeptOperation | None:
         """The operation that bore what a finding tells of."""
-        same = (k for k in self._kept if any(is_told(finding, b) for b in k.births))
+        same = (k for k in self._kept if any(is_birth_of(finding, b) for b in k.births))
         return next(same, None)
 
-    def _make_room(self, made: Kept) -> None:
+    def _make_room(self, made: KeptOperation) -> None:
         """Let go of operations of which earlier ones of the same kind are kept, for the first of another kind."""
         kinds = Counter(_kind(k) for k in self._kept if k.bytes)
         for place in () if kinds[_kind(made)] else range(len(self._kept) - 1, -1, -1):
@@ -192,17 +192,17 @@ class Keeper:
             if held.bytes and kinds[_kind(held)] > 1:
                 kinds[_kind(held)] -= 1
                 self.bytes -= held.bytes
-                self._kept[place] = Kept(held.op, held.births, NO_ROOM)
+                self._kept[place] = KeptOperation(held.op, held.births, NO_ROOM)
         if self.bytes + made.bytes > self.budget:
             raise UnkeptError(NO_ROOM)
 
 
-def _kind(kept: Kept) -> object:
+def _kind(kept: KeptOperation) -> object:
     event = kept.births[0].event
     return event.op, event.site, event.phase, event.grad_fn
 
 
-def is_told(finding: Finding, birth: Birth) -> bool:
+def is_birth_of(finding: Finding, birth: Birth) -> bool:
     """Whether a finding tells of a birth."""
     told, known = finding.element, birth.element
     if told is known:
@@ -272,7 +272,7 @@ def _event(live: LiveEvent) -> _Event:
     def value(held: Any, *, read: bool = True) -> Any:
         if isinstance(held, torch.Tensor):
             content = before.get(id(held))
-            return _Held(plain(held), content, lost=read and content is None and id(held) in overwritten)
+            return _Held(detach_plain(held), content, lost=read and content is None and id(held) in overwritten)
         if isinstance(held, list | tuple):
             return [value(each, read=read) for each in held]  # pyright: ignore[reportUnknownVariableType]
         if held is None or isinstance(held, (*_VALUES, torch.Generator)):
@@ -282,7 +282,7 @@ def _event(live: LiveEvent) -> _Event:
     return _Event(
         tuple(value(a, read=n not in unread) for n, a in enumerate(args)),
         {name: value(a, read=name not in unread) for name, a in kwargs.items()},
-        tuple(_Held(plain(t)) for t in live.written),
+        tuple(_Held(detach_plain(t)) for t in live.written),
         random,
     )
 
@@ -335,8 +335,8 @@ def _one_element(event: _Event, index: tuple[int, ...]) -> _Event:
     return event.mapped(one)._replace(results=tuple(map(one, event.results)), cut=index)
 
 
-def _kept(event: _Event, operator: Operator) -> Kept:
-    known: dict[tuple[Any, ...], Copied] = {}
+def _kept(event: _Event, operator: Operator) -> KeptOperation:
+    known: dict[tuple[Any, ...], TensorCopy] = {}
 
     def copy(value: Any) -> Any:
         if isinstance(value, _Held):
@@ -345,30 +345,30 @@ def _kept(event: _Event, operator: Operator) -> Kept:
                 raise UnkeptError("it has overwritten an operand that was too large to be copied; --memory gives more")
             key = (tensor.data_ptr(), id(value.content), tensor.dtype, *tensor.shape, -1, *tensor.stride())
             if key not in known:
-                known[key] = copied(tensor, value.content)
+                known[key] = copy_tensor(tensor, value.content)
             return known[key]
         return [copy(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
     made = event.mapped(copy)
-    results = tuple(copied(result.tensor) for result in event.results)
+    results = tuple(copy_tensor(result.tensor) for result in event.results)
     size = sum(c.data.numel() * c.data.element_size() for c in (*known.values(), *results))
-    random = None if event.random is None else copied(event.random)
-    return Kept(
+    random = None if event.random is None else copy_tensor(event.random)
+    return KeptOperation(
         operator.name, (), None, made.args, made.kwargs, results, circumstances(), random, event.entry, event.cut, size
     )
 
 
-def _fails(operator: Operator, kept: Kept) -> bool:
+def _fails(operator: Operator, kept: KeptOperation) -> bool:
     """Whether an operation on what was kept of it gives a bad number still."""
 
     def tensors(value: Any) -> Any:
-        if isinstance(value, Copied):
+        if isinstance(value, TensorCopy):
             return value.data.clone()
         return [tensors(each) for each in value] if isinstance(value, list) else value  # pyright: ignore[reportUnknownVariableType]
 
     arguments = tuple(map(tensors, kept.args)), {name: tensors(value) for name, value in kept.kwargs.items()}
     try:
-        with interventions.unseen():
+        with interventions.no_trace():
             found = interventions.run(operator, arguments, lambda t: t)
     except interventions.ANSWERLESS:
         return False

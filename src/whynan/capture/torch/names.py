@@ -103,10 +103,10 @@ class Names:
 
     def describe(self, tensor: Tensor) -> tuple[str | None, str | None]:
         """The name and kind (parameter, buffer, argument) of a tensor, by identity or by its storage."""
-        name, kind, _ = self.named(tensor)
+        name, kind, _ = self.describe_with_base(tensor)
         return name, kind
 
-    def named(self, tensor: Tensor) -> tuple[str | None, str | None, Tensor | None]:
+    def describe_with_base(self, tensor: Tensor) -> tuple[str | None, str | None, Tensor | None]:
         """The name and kind of a tensor, and the tensor of that name: itself, or one that it is a view of."""
         found = self.given.get(id(tensor))
         if found is not None and found[0]() is tensor:

@@ -162,10 +162,10 @@ CHANGED_FORMULAS: Final = frozenset(
     "ProdBackward0 ProdBackward1 MaskedFillBackward0 MaskedFillBackward1 LinalgEigBackward0".split()
 )
 """Nodes of the backward whose formula is another while any dispatch mode is on."""
-VALUES_NOTE: Final = Note.of("other_values_formula")
+VALUES_NOTE: Final = Note.create("other_values_formula")
 
 
 @cache
 def formula_note(node: str) -> Note:
     """The note of a node's formula."""
-    return Note.of("other_gradient_formula", node=node)
+    return Note.create("other_gradient_formula", node=node)

@@ -35,7 +35,7 @@ def _learn(code: CodeType) -> int:
     return owner
 
 
-def walk(frame: FrameType | None) -> tuple[int, int, int, int] | None:
+def site_key(frame: FrameType | None) -> tuple[int, int, int, int] | None:
     """The key of a site: ids of code and instruction of the user's innermost frame, and of the library's."""
     library = 0
     library_instruction = 0
@@ -58,7 +58,7 @@ ENGINE: dict[int, CodeType] = {}
 """The code of the wrapper that the engine is called through, by its id: to hash code takes longer than an event may."""
 
 
-def in_a_hook(frame: FrameType | None) -> bool:
+def is_in_hook(frame: FrameType | None) -> bool:
     """Whether code of the user's stands between the engine and what it runs: a hook, a custom function's backward."""
     owners = _owners
     while frame is not None:
@@ -89,9 +89,9 @@ class Sites:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def here(self, depth: int = 1) -> int:
+    def current_site(self, depth: int = 1) -> int:
         """The number of the site that the frame `depth` above the caller stands at."""
-        key = walk(sys._getframe(depth))
+        key = site_key(sys._getframe(depth))
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._keys)

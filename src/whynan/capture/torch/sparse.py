@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch.arrays import bad_mask, elements, is_bad, is_strided, nan_mask, readable, strided
+from whynan.capture.torch.arrays import bad_mask, elements, is_bad, is_readable, is_strided, nan_mask, strided
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.provenance.labels import PLANE_DTYPE
 from whynan.records import Note
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MOST_ELEMENTS: Final = 1 << 26
 """A sparse tensor that stands for more is not looked at element by element."""
 
-OPAQUE: Final = Note.of("nested_tensors")
+OPAQUE: Final = Note.create("nested_tensors")
 
 
 def is_sparse(value: Any) -> bool:
@@ -53,12 +53,12 @@ class StandIns:
     def fit(self, value: Any) -> bool:
         """Whether each of some values can be replaced; torch makes sparse tensors that it cannot read itself."""
         try:
-            self.of(value)
+            self.replace_sparse(value)
         except (RuntimeError, NotImplementedError):
             return False
         return True
 
-    def of(self, value: Any) -> Any:
+    def replace_sparse(self, value: Any) -> Any:
         """A value with its sparse tensors replaced, the same one always by the same."""
         return interventions.map_tensors(value, self._dense) if is_sparse(value) else value
 
@@ -67,10 +67,10 @@ class StandIns:
         kept = live.before or {}
         held = [t for t in interventions.tensors_in(live.args) if id(t) in kept]
         return live._replace(
-            args=self.of(live.args),
-            written=self.of(live.written),
-            kwargs={name: self.of(value) for name, value in live.kwargs.items()},
-            before={id(self.of(t)): self.of(kept[id(t)]) for t in held},
+            args=self.replace_sparse(live.args),
+            written=self.replace_sparse(live.written),
+            kwargs={name: self.replace_sparse(value) for name, value in live.kwargs.items()},
+            before={id(self.replace_sparse(t)): self.replace_sparse(kept[id(t)]) for t in held},
         )
 
     def labelled(self, tensor: Tensor) -> bool:
@@ -94,7 +94,7 @@ class StandIns:
                 return True
         return False
 
-    def put_back(self, explained: list[Tensor]) -> None:
+    def restore_labels(self, explained: list[Tensor]) -> None:
         """What was found of the dense tensors holds for the sparse ones: results, and operands not known before."""
         context = self._context
         for tensor, dense in self._made.values():
@@ -171,21 +171,25 @@ def as_dense(tensor: Tensor, context: TraceContext) -> Tensor:
     values = elements(tensor)
     if values is tensor:
         return interventions.dense(tensor)
-    return values if is_opaque(tensor) or is_too_large(tensor) or not is_bad(values) else StandIns(context).of(tensor)
+    return (
+        values
+        if is_opaque(tensor) or is_too_large(tensor) or not is_bad(values)
+        else StandIns(context).replace_sparse(tensor)
+    )
 
 
 def carry_all(context: TraceContext, value: Any, written: list[Tensor], *, opaque: bool) -> None:
     """All bad elements of what cannot be told apart carry whatever the operands do."""
-    context.notes[OPAQUE if opaque else Note.of("large_sparse", elements=MOST_ELEMENTS)] = None
+    context.notes[OPAQUE if opaque else Note.create("large_sparse", elements=MOST_ELEMENTS)] = None
     states = [context.state_of(t) for t in interventions.tensors_in(value)]
-    labels = context.labels.of(
+    labels = context.labels.labels_of(
         s
         for state in states
         if state is not None and state.plane is not None
         for s in context.labels.present(state.plane)
     )
     whole = context.labels.intern(labels) if labels else 0
-    for tensor in filter(readable, map(elements, written if whole else ())):
+    for tensor in filter(is_readable, map(elements, written if whole else ())):
         plane = torch.where(bad_mask(tensor), whole, 0).to(PLANE_DTYPE)
         context.label(*_once(tensor, plane), backward=any(s is not None and s.backward for s in states))
 

@@ -78,7 +78,7 @@ class Segments:
     def finish(self, ranges: Iterable[Range], first: int = 0) -> None:
         """Write those ranges that are not written, of all from one on."""
         new = list(ranges)[self.ranges - first :]
-        if self._writer.append(layout.RANGES, [json_of(self._writer.private(found)) for found in new]):
+        if self._writer.append(layout.RANGES, [json_of(self._writer.redact_record(found)) for found in new]):
             self.ranges += len(new)
 
     def _events(self, start: int, stop: int) -> NDArray[np.void]:
@@ -131,7 +131,7 @@ class Segments:
         site, library = self._context.sites.resolve(number, None)
         if site is None:
             return "null"
-        private = self._writer.private
+        private = self._writer.redact_record
         return json_of(SiteLine(site=private(site), library_site=None if library is None else private(library)))
 
 
@@ -186,7 +186,7 @@ class Recording:
         self._safely(self._segments.flush)
         self._safely(self._facts)
 
-    def moment(self) -> None:
+    def write_new_facts(self) -> None:
         """A step, a backward or an outermost call has ended: facts that are new are written."""
         if self.writer.note is None:
             self._safely(self._news)

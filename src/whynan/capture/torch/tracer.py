@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.torch.accelerator import Deferred
+from whynan.capture.torch.accelerator import DeferredChecks
 from whynan.capture.torch.arrays import (
     HALVES,
     PLAIN,
@@ -18,18 +18,18 @@ from whynan.capture.torch.arrays import (
     elements,
     is_bad,
     is_plain,
-    readable,
+    is_readable,
     unproved,
 )
 from whynan.capture.torch.event_log import ACCUMULATE_GRAD, LiveEvent, Row, forward_number, is_leaf
 from whynan.capture.torch.event_log import MASK as RING_MASK
-from whynan.capture.torch.interposition.wrappers import Ending
+from whynan.capture.torch.interposition.wrappers import StopCondition
 from whynan.capture.torch.operators import CHANGED_FORMULAS, formula_note
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.provenance.births import BadEvents
 from whynan.capture.torch.provenance.origins import Origins
 from whynan.capture.torch.silent.detectors import Detectors
-from whynan.capture.torch.sites import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane, in_a_hook
+from whynan.capture.torch.sites import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane, is_in_hook
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.kept_operations import Keeper
+    from whynan.capture.torch.kept_operations import OperationKeeper
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.trace_segments import Recording
 
@@ -59,21 +59,23 @@ class Tracer:
         context: TraceContext,
         *,
         ranges: bool = False,
-        keeper: Keeper | None = None,
+        keeper: OperationKeeper | None = None,
         reads: frozenset[str] = frozenset(),
     ) -> None:
         self.context = context
         self.keeper = keeper
         self.origins = Origins(context)
         self.bad = BadEvents(context, self.origins, keeper)
-        self.deferred = Deferred(lambda: context.any_marked or ranges, self._explain)
+        self.deferred = DeferredChecks(lambda: context.any_marked or ranges, self._explain)
         self.detectors = Detectors(context, self.bad.events, reads)
         self.want_ranges = ranges
         self._counted: dict[int, Counted] = {}
-        self.ending = Ending(context, self.deferred.settle)
+        self.ending = StopCondition(context, self.deferred.run_checks)
         self.recording: Recording | None = None
 
-    def after(self, operator: Operator, args: Any, kwargs: Any, out: Any, before: dict[int, Tensor] | None) -> None:
+    def record_event(
+        self, operator: Operator, args: Any, kwargs: Any, out: Any, before: dict[int, Tensor] | None
+    ) -> None:
         """Record one event that has run: its site and operands, and whether what it wrote is finite."""
         context = self.context
         ordinal = context.ordinal
@@ -84,13 +86,13 @@ class Tracer:
             lane = context.lane()
         node = kind = None
         if lane.optimizer is not None and not lane.engine_depth and not _grad_enabled():
-            phase, site = OPTIMIZER, (context.sites.here(3) if lane.optimizer_own else lane.optimizer_site)
+            phase, site = OPTIMIZER, (context.sites.current_site(3) if lane.optimizer_own else lane.optimizer_site)
         elif (node := _current_node()) is None:
-            phase, site = FORWARD, context.sites.here(3)
+            phase, site = FORWARD, context.sites.current_site(3)
         else:
             kind = type(node)
             if _grad_enabled() and not lane.create_graph:
-                phase, site = FORWARD, context.sites.here(3)
+                phase, site = FORWARD, context.sites.current_site(3)
             else:
                 phase, site = self._in_backward(node, operator, lane)
         if phase != OPTIMIZER:
@@ -123,7 +125,7 @@ class Tracer:
                 # a view of a parameter is held at no cost: the program keeps it
                 rows.uncounted(args[0], ordinal)
         written: Any
-        if operator.exchanges and self.bad.exchanges.take(operator, args, out, ordinal):
+        if operator.exchanges and self.bad.exchanges.record_collective(operator, args, out, ordinal):
             written = ()
         elif operator.writes_first:
             written = args[:1]
@@ -142,7 +144,7 @@ class Tracer:
         if waits:
             self._note(written, operator, ordinal)
         elif self.deferred.events and ((operator.leaves and self.defers) or not _all_cpu(args)):
-            self.deferred.settle()
+            self.deferred.run_checks()
         if held is not None:
             copy = before.get(id(args[0])) if before and args else None
             if first is not None and first.layout is torch.strided and not first.is_nested:
@@ -162,7 +164,7 @@ class Tracer:
         if phase == FORWARD:
             asked = operator.base in self.detectors.asked
             if operator.mutable and context.log.unused:
-                self.bad.sinks.changed(written)
+                self.bad.sinks.record_in_place_change(written)
         else:
             asked = phase == OPTIMIZER and operator.base in self.detectors.updates.asked
         marked = context.any_marked and self.reads_marked(args, kwargs) and not operator.collective
@@ -174,11 +176,11 @@ class Tracer:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
             live = LiveEvent(row, args, kwargs, list(written), before, node, lane)
             if bad or marked:
-                self.bad.look(live, bad or [], marked)
+                self.bad.explain_event(live, bad or [], marked)
             if self.want_ranges:
                 self.add_ranges(live)
             if asked:
-                self.detectors.look(live)
+                self.detectors.check_event(live)
 
     def _bad_among(self, written: Any, operator: Operator, ordinal: int, phase: int) -> list[int] | None:
         """The places of the tensors with a bad element among those that an event wrote, each noted as written by it."""
@@ -197,15 +199,15 @@ class Tracer:
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
         number = forward_number(node)
         if number == ACCUMULATE_GRAD:
-            self.bad.gradient_arrives(node, operator, lane)
+            self.bad.record_gradient(node, operator, lane)
             return ACCUMULATION, 0
         name = type(node).__name__
         if name in CHANGED_FORMULAS:
             self.context.notes[formula_note(name)] = None
         known = lane.entry(number)
         site = known[1] if known is not None else 0
-        if not site or in_a_hook(sys._getframe(3)):
-            site = self.context.sites.here(4)
+        if not site or is_in_hook(sys._getframe(3)):
+            site = self.context.sites.current_site(4)
         return BACKWARD, site
 
     def reads_marked(self, args: Any, kwargs: Any) -> bool:
@@ -225,10 +227,10 @@ class Tracer:
         bad: list[int] = []
         operator = live.row.operator
         if not operator.uninitialised:
-            bad = [i for i, t in enumerate(live.written) if self.judged(t, operator, i not in doubtful)]
+            bad = [i for i, t in enumerate(live.written) if self.has_bad_element(t, operator, i not in doubtful)]
         marked = self.context.any_marked and self.reads_marked(live.args, live.kwargs)
         if bad or marked:
-            self.bad.look(live, bad, marked)
+            self.bad.explain_event(live, bad, marked)
         if self.want_ranges:
             self.add_ranges(live)
 
@@ -242,7 +244,7 @@ class Tracer:
             return dtype in HALVES and is_bad(tensor)
         except (RuntimeError, NotImplementedError, TypeError):
             tensor = elements(tensor)
-            return readable(tensor) and bool(bad_mask(tensor).any())
+            return is_readable(tensor) and bool(bad_mask(tensor).any())
 
     def _note(self, written: Sequence[Tensor], operator: Operator, ordinal: int) -> None:
         """Note who wrote tensors that are looked at later."""
@@ -265,12 +267,12 @@ class Tracer:
             self.context.leave_uninitialised(tensor)
             return False
         if self.context.any_marked or self.want_ranges:
-            return self.judged(tensor, operator, clean)
+            return self.has_bad_element(tensor, operator, clean)
         return not clean and self._is_bad(tensor)
 
-    def judged(self, tensor: Tensor, operator: Operator, clean: bool) -> bool:
+    def has_bad_element(self, tensor: Tensor, operator: Operator, clean: bool) -> bool:
         """Whether a tensor that an event wrote holds a bad element; labels of what it overwrote go."""
-        if self.want_ranges and readable(tensor) and not tensor._is_zerotensor():
+        if self.want_ranges and is_readable(tensor) and not tensor._is_zerotensor():
             found = self._counted[id(tensor)] = counters(tensor)
             bad = any(found[0][name] for name in ("n_nan", "n_posinf", "n_neginf"))
         else:
@@ -283,21 +285,21 @@ class Tracer:
         """A storage that had a state was written: what is finite now carries no label."""
         state = self.context.state_of(tensor)
         if state is not None and not bad:
-            state.rewritten(elements(tensor), overwrites=operator.overwrites)
+            state.clear_overwritten(elements(tensor), overwrites=operator.overwrites)
 
     def add_ranges(self, live: LiveEvent) -> None:
         """Count what an event wrote."""
         row, ordinal = live.row, live.row.ordinal - self.context.first
         for i, tensor in enumerate(live.written):
-            if readable(tensor) and not tensor._is_zerotensor():
+            if is_readable(tensor) and not tensor._is_zerotensor():
                 found = self._counted.get(id(tensor))
                 self.context.ranges.add(tensor, found, ordinal, row.operator.name, row.phase, row.site, i)
         self._counted.clear()
 
-    def moment(self) -> None:
+    def end_stretch(self) -> None:
         """A step, a backward or an outermost call has ended."""
         if self.recording is not None:
-            self.recording.moment()
+            self.recording.write_new_facts()
 
     def close(self) -> None:
         """End the trace."""

@@ -39,8 +39,8 @@ class Builder:
         self, op: str, *inputs: Made | None, attributes: Mapping[str, Any] | None = None, dtype: Any = None
     ) -> ir.Value:
         """One node; numbers among its inputs become constants of the dtype of the others."""
-        dtype = dtype or self._beside(inputs)
-        given = [self.value(one, dtype) if one is not None else None for one in inputs]
+        dtype = dtype or self._common_dtype(inputs)
+        given = [self.as_value(one, dtype) if one is not None else None for one in inputs]
         name = self._name(op)
         made = ir.node(op, given, attributes=attributes or {}, name=name)
         made.outputs[0].name = name
@@ -48,11 +48,11 @@ class Builder:
         self.nodes.append(made)
         return made.outputs[0]
 
-    def _beside(self, inputs: Iterable[Made | None]) -> ir.DataType:
+    def _common_dtype(self, inputs: Iterable[Made | None]) -> ir.DataType:
         kinds = [one.dtype for one in inputs if isinstance(one, ir.Value)]
         return next((kind for kind in kinds if kind is not None and kind.is_floating_point()), self.dtype)
 
-    def value(self, made: Made, dtype: ir.DataType | None = None) -> ir.Value:
+    def as_value(self, made: Made, dtype: ir.DataType | None = None) -> ir.Value:
         """A number as a constant of a dtype; a value as it is."""
         if isinstance(made, ir.Value):
             return made
@@ -70,7 +70,7 @@ class Builder:
         self.nodes.append(made)
         return made.outputs[0]
 
-    def reduced(self, op: str, value: Made, axes: tuple[int, ...] | None, *, keep: bool) -> ir.Value:
+    def reduce(self, op: str, value: Made, axes: tuple[int, ...] | None, *, keep: bool) -> ir.Value:
         """A reduction over axes, all where None."""
         attributes: dict[str, Any] = {"keepdims": int(keep)}
         inputs: list[Made | None] = [value]
@@ -80,7 +80,7 @@ class Builder:
             attributes["axes"] = axes
         return self.op(op, *inputs, attributes=attributes)
 
-    def squeezed(self, value: ir.Value, axes: tuple[int, ...] | None) -> ir.Value:
+    def squeeze(self, value: ir.Value, axes: tuple[int, ...] | None) -> ir.Value:
         """A value without axes of length 1, all of them where None."""
         if axes is None:
             return self.op("Squeeze", value)
@@ -94,7 +94,7 @@ class Builder:
             raise Unwritable(f"opset {self.opset} has no Where")
         return self.op("Where", asked, then, otherwise)
 
-    def compared(self, operator: str, left: Made, right: Made) -> ir.Value:
+    def compare(self, operator: str, left: Made, right: Made) -> ir.Value:
         """A comparison by its name in the language: ``lt``, ``le``, ``gt``, ``ge``, ``eq``, ``ne``."""
         if operator in ("eq", "ne"):
             if self.opset < _EQUAL_OF_FLOATS:
@@ -107,13 +107,13 @@ class Builder:
             return self.op("Not", self.op("Greater" if operator == "le" else "Less", left, right))
         return self.op("LessOrEqual" if operator == "le" else "GreaterOrEqual", left, right)
 
-    def limited(self, value: Made, low: Made | None, high: Made | None) -> ir.Value:
+    def clamp(self, value: Made, low: Made | None, high: Made | None) -> ir.Value:
         """A value no less than a limit and no more than another."""
         if self.opset >= _CLIP_OF_INPUTS and not any(isinstance(one, ir.Value) for one in (low, high)):
             return self.op("Clip", value, low, high) if high is not None else self.op("Clip", value, low)
         if self.opset < _TRUE_MAX:
             raise Unwritable(f"Max of opset {self.opset} does not broadcast")
-        made = self.value(value)
+        made = self.as_value(value)
         if low is not None:
             made = self.op("Max", made, low)
         return made if high is None else self.op("Min", made, high)
@@ -122,7 +122,7 @@ class Builder:
         """A value in another dtype."""
         return self.op("Cast", value, attributes={"to": dtype.value}, dtype=dtype)
 
-    def again(self, node: ir.Node, inputs: list[ir.Value | None]) -> ir.Value:
+    def clone_node(self, node: ir.Node, inputs: list[ir.Value | None]) -> ir.Value:
         """A node once more, on other inputs."""
         name = self._name(node.op_type)
         attributes = list(node.attributes.values())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Declined
 from whynan.fixes.onnx.build import Unwritable
-from whynan.fixes.onnx.edit import Edit, anchors, downstream, typed, unfit
+from whynan.fixes.onnx.edit import Edit, downstream, finding_nodes, uneditable_reason, with_inferred_types
 from whynan.fixes.onnx.read import ONE_AXIS, GraphMatch, matches, number_of
 from whynan.fixes.onnx.special import islands, masks
 from whynan.fixes.onnx.write import Writer, call_of
@@ -35,7 +35,7 @@ _MOST: Final = 12
 _TELLING: Final = ("axis", "axes", "to", "keepdims")
 
 
-def shown(before: ir.Value, old: Sequence[ir.Node], after: ir.Value, new: Sequence[ir.Node]) -> str:
+def describe_edit(before: ir.Value, old: Sequence[ir.Node], after: ir.Value, new: Sequence[ir.Node]) -> str:
     """``- Log(Softmax(x))`` and ``+ LogSoftmax(x)``; a long expression as the types of its nodes."""
     return f"{_lines('-', before, old)}\n{_lines('+', after, new)}\n"
 
@@ -108,14 +108,14 @@ def candidates(
     if finding.fate == "absorbed":
         return []
     written = [intent for intent in intents if intent.kind != "setting"]
-    why = unfit(model)
+    why = uneditable_reason(model)
     if why is not None:
         return [Declined(intent.title, why) for intent in written]
-    known = typed(model)
+    known = with_inferred_types(model)
     read = Edit(model, known)
-    here = [intent for intent in (*written, *OWN) if _is_there(read, finding, intent)]
-    made = (_intended(model, known, finding, intent) for intent in here)
-    return _different([*(one for one in made if one is not None), *_special(model, finding)])
+    here = [intent for intent in (*written, *OWN) if _has_match(read, finding, intent)]
+    made = (_intent_candidate(model, known, finding, intent) for intent in here)
+    return _unique_candidates([*(one for one in made if one is not None), *_special(model, finding)])
 
 
 def _special(model: onnx.ModelProto, finding: Finding) -> list[GraphCandidate | Declined]:
@@ -123,7 +123,7 @@ def _special(model: onnx.ModelProto, finding: Finding) -> list[GraphCandidate | 
     for edits in (masks, islands):
         for made in edits(model, finding):
             try:
-                proto = made.edit.written()
+                proto = made.edit.checked_model()
             except Unwritable as error:
                 found.append(Declined(made.title, str(error)))
                 continue
@@ -131,7 +131,7 @@ def _special(model: onnx.ModelProto, finding: Finding) -> list[GraphCandidate | 
     return found
 
 
-def _different(found: list[GraphCandidate | Declined]) -> list[GraphCandidate | Declined]:
+def _unique_candidates(found: list[GraphCandidate | Declined]) -> list[GraphCandidate | Declined]:
     """Each edit once, by its first title."""
     known: dict[object, GraphCandidate | Declined] = {}
     for one in found:
@@ -140,14 +140,14 @@ def _different(found: list[GraphCandidate | Declined]) -> list[GraphCandidate | 
     return list(known.values())
 
 
-def _is_there(read: Edit, finding: Finding, intent: FixIntent) -> bool:
+def _has_match(read: Edit, finding: Finding, intent: FixIntent) -> bool:
     """Whether the pattern of an intent is found; one that a graph could not have is not."""
-    if not all(map(_is_of_graphs, (intent.pattern, intent.replacement))):
+    if not all(map(_is_graph_expressible, (intent.pattern, intent.replacement))):
         return False
-    return _nearest(read, finding, intent.pattern) is not None
+    return _nearest_match(read, finding, intent.pattern) is not None
 
 
-def _is_of_graphs(text: str) -> bool:
+def _is_graph_expressible(text: str) -> bool:
     """Whether an expression has only what a graph can: no subscript, no setting that is a word."""
     try:
         parts = list(ast.walk(_tree(text)))
@@ -168,13 +168,13 @@ def _tree(text: str) -> ast.expr:
     return ast.parse(text, mode="eval").body
 
 
-def _intended(
+def _intent_candidate(
     model: onnx.ModelProto, known: onnx.ModelProto, finding: Finding, intent: FixIntent
 ) -> GraphCandidate | Declined | None:
     """The edit of one intent."""
     replacement = _tree(intent.replacement)
     edit = Edit(model, known)
-    found = _nearest(edit, finding, intent.pattern)
+    found = _nearest_match(edit, finding, intent.pattern)
     if found is None:
         return None
     root, match = found
@@ -182,24 +182,24 @@ def _intended(
         builder = edit.builder(root, finding)
         if (
             builder.opset < ONE_AXIS
-            and _operators(_tree(intent.pattern)) & ONNX.having("row")
-            and _operators(replacement) & ONNX.having("reduction")
+            and _onnx_op_types(_tree(intent.pattern)) & ONNX.having("row")
+            and _onnx_op_types(replacement) & ONNX.having("reduction")
         ):
             raise Unwritable(f"a softmax of opset {builder.opset} runs over more than one axis")
         made = Writer(builder, match.bound).value(replacement)
         for node in match.moved:
-            made = builder.again(node, [made, *node.inputs[1:]])
-        patch = shown(root.outputs[0], match.nodes, made, builder.nodes)
+            made = builder.clone_node(node, [made, *node.inputs[1:]])
+        patch = describe_edit(root.outputs[0], match.nodes, made, builder.nodes)
         edit.replace(root, made, builder, match.nodes)
-        proto = edit.written()
+        proto = edit.checked_model()
     except Unwritable as error:
         return Declined(intent.title, str(error))
-    return GraphCandidate(intent.title, intent.kind, proto, _read(match), _named(made), patch)
+    return GraphCandidate(intent.title, intent.kind, proto, _input_names(match), _output_names(made), patch)
 
 
-def _nearest(edit: Edit, finding: Finding, pattern: str) -> tuple[ir.Node, GraphMatch] | None:
+def _nearest_match(edit: Edit, finding: Finding, pattern: str) -> tuple[ir.Node, GraphMatch] | None:
     """The first node from the birth on at which the pattern is found, the birth a part of it."""
-    for anchor in anchors(edit.model, finding):
+    for anchor in finding_nodes(edit.model, finding):
         for root in downstream(anchor, _HOPS):
             for match in matches(pattern, root.outputs[0], edit.reader(root)) if root.outputs else ():
                 if any(node is anchor for node in match.nodes):
@@ -207,15 +207,15 @@ def _nearest(edit: Edit, finding: Finding, pattern: str) -> tuple[ir.Node, Graph
     return None
 
 
-def _operators(tree: ast.expr) -> set[str]:
+def _onnx_op_types(tree: ast.expr) -> set[str]:
     """The operators of ONNX that an expression asks for."""
     calls = (call_of(node) for node in ast.walk(tree) if isinstance(node, ast.expr))
     return {FUNCTIONS[call.operator] for call in calls if call is not None and call.operator in FUNCTIONS}
 
 
-def _read(match: GraphMatch) -> tuple[str, ...]:
+def _input_names(match: GraphMatch) -> tuple[str, ...]:
     return tuple(dict.fromkeys(one.name for one in match.bound.values() if getattr(one, "name", None)))  # type: ignore[union-attr]
 
 
-def _named(value: ir.Value) -> tuple[str, ...]:
+def _output_names(value: ir.Value) -> tuple[str, ...]:
     return (value.name,) if value.name else ()

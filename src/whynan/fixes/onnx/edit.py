@@ -24,17 +24,17 @@ _TOKEN: Final = re.compile(r"_token_\d+|InsertedPrecisionFreeCast_")
 _MADE: Final = re.compile(r"(?:^|,| and | of | from )\s*([A-Z]\w*) ([^\s,]+)")
 
 
-def anchors(model: ir.Model, finding: Finding) -> list[ir.Node]:
+def finding_nodes(model: ir.Model, finding: Finding) -> list[ir.Node]:
     """The nodes of the file that a finding is about, the likeliest first; none where they cannot be found.
 
     A value or node of a body or a function is called with the way to it; what was fused by what it was made of.
     """
     nodes = list(all_nodes(model))
-    wanted = [name for told in (finding.node, finding.value) if told for name in _tails(_TOKEN.sub("", told))]
+    wanted = [name for told in (finding.node, finding.value) if told for name in _path_suffixes(_TOKEN.sub("", told))]
     made = [name for _, name in _MADE.findall(finding.made_of or "")]
     found: dict[int, ir.Node] = {}
     names = {id(node): _names(model, node) for node in nodes}
-    for name in (*wanted, *(tail for one in made for tail in _tails(one))):
+    for name in (*wanted, *(tail for one in made for tail in _path_suffixes(one))):
         for node in nodes:
             if name in names[id(node)]:
                 found.setdefault(id(node), node)
@@ -53,7 +53,7 @@ def _names(model: ir.Model, node: ir.Node) -> set[str]:
     return names
 
 
-def _tails(name: str) -> Iterator[str]:
+def _path_suffixes(name: str) -> Iterator[str]:
     """A name, and what is left of it without the way to it."""
     name = re.sub(r"\[\d+\]/", "/", name)
     yield name
@@ -102,7 +102,7 @@ def downstream(node: ir.Node, hops: int) -> Iterator[ir.Node]:
 _SAID: Final = 160
 
 
-def unfit(model: onnx.ModelProto) -> str | None:
+def uneditable_reason(model: onnx.ModelProto) -> str | None:
     """Why a model cannot be edited; None where it can."""
     if model.training_info:
         return "the model holds training information, which onnx-ir does not keep"
@@ -118,7 +118,7 @@ class Edit:
         self._before = model
         # what is read from a proto shares its tensors
         copy = onnx.ModelProto()
-        copy.CopyFrom(known or typed(model))
+        copy.CopyFrom(known or with_inferred_types(model))
         self.model = ir.from_proto(copy)
         self._readers: dict[int, GraphReader] = {}
         self.names = {value.name or "" for node in all_nodes(self.model) for value in node.outputs}
@@ -151,8 +151,8 @@ class Edit:
         if all(made.producer() is not node for node in builder.nodes):
             made = builder.op("Identity", made)
         self.insert(root, builder)
-        substitute(root.outputs[0], made)
-        sweep([root, *old])
+        replace_uses(root.outputs[0], made)
+        remove_dead_nodes([root, *old])
 
     def insert(self, at: ir.Node, builder: Builder) -> None:
         """Put what was built before a node, with what is said of that."""
@@ -161,17 +161,17 @@ class Edit:
         if at.graph is not None:
             at.graph.insert_before(at, builder.nodes)
 
-    def written(self) -> onnx.ModelProto:
+    def checked_model(self) -> onnx.ModelProto:
         """The model after the edit, checked; raises ``Unwritable`` with what the checker says."""
         proto = ir.to_proto(self.model)
-        _only_told(proto, self._before)
-        why = refused(proto)
-        if why is not None and refused(self._before) is None:
+        _drop_inferred_types(proto, self._before)
+        why = checker_error(proto)
+        if why is not None and checker_error(self._before) is None:
             raise Unwritable(f"onnx's checker refuses it: {why}")
         return proto
 
 
-def substitute(old: ir.Value, new: ir.Value) -> None:
+def replace_uses(old: ir.Value, new: ir.Value) -> None:
     """Let a value be read wherever another was, under its name."""
     name, kind, shape = old.name, old.type, old.shape
     ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
@@ -179,11 +179,11 @@ def substitute(old: ir.Value, new: ir.Value) -> None:
     new.name, new.type, new.shape = name, kind, shape
 
 
-def sweep(nodes: Iterable[ir.Node]) -> None:
+def remove_dead_nodes(nodes: Iterable[ir.Node]) -> None:
     """Take away nodes, and the constants that they read, where nobody reads them any more."""
     left = list(dict.fromkeys(nodes))
     while True:
-        dead = [node for node in left if _unread(node)]
+        dead = [node for node in left if _is_dead(node)]
         if not dead:
             return
         for node in dead:
@@ -195,11 +195,11 @@ def sweep(nodes: Iterable[ir.Node]) -> None:
         left = list(dict.fromkeys(left))
 
 
-def _unread(node: ir.Node) -> bool:
+def _is_dead(node: ir.Node) -> bool:
     return node.graph is not None and not any(value.uses() or value.is_graph_output() for value in node.outputs)
 
 
-def typed(model: onnx.ModelProto) -> onnx.ModelProto:
+def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy of a model that says of every value of what type it is, as far as that can be told."""
     try:
         return onnx.shape_inference.infer_shapes(model)
@@ -210,7 +210,7 @@ def typed(model: onnx.ModelProto) -> onnx.ModelProto:
         return copy
 
 
-def _only_told(proto: onnx.ModelProto, before: onnx.ModelProto) -> None:
+def _drop_inferred_types(proto: onnx.ModelProto, before: onnx.ModelProto) -> None:
     """Leave out what was said of values only for the edit."""
     said = {info.name for graph in _graphs(before) for info in graph.value_info}
     for graph in _graphs(proto):
@@ -230,7 +230,7 @@ def _graphs(model: onnx.ModelProto) -> Iterable[Any]:
     return graphs(model)
 
 
-def refused(model: onnx.ModelProto) -> str | None:
+def checker_error(model: onnx.ModelProto) -> str | None:
     """What onnx's checker has against a model, the bytes of its external data apart; None for nothing."""
     whole = onnx.ModelProto()
     whole.CopyFrom(model)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from whynan.expr.match import Match, Matcher, Missing
 from whynan.expr.pattern import formula, pattern
-from whynan.expr.term import Term, applied, bound, canonical_term, number
+from whynan.expr.term import Term, apply_operator, bind_arguments, canonical_term, number
 from whynan.fixes.onnx.formulas import OTHERWISE
 from whynan.ops.signatures import SIGNATURES
 from whynan.ops.table import ONNX
@@ -36,25 +36,25 @@ _LARGEST: Final = 4096
 _DEEP: Final = 6
 
 
-def seen_through(value: ir.Value) -> ir.Value:
+def copy_source(value: ir.Value) -> ir.Value:
     """The value that it is a copy of."""
     node = value.producer()
     while node is not None and node.inputs and node.inputs[0] is not None:
         within = node.inputs[0]
-        if node.op_type != "Identity" and not (node.op_type == "Cast" and _keeps(node, within)):
+        if node.op_type != "Identity" and not (node.op_type == "Cast" and _keeps_dtype(node, within)):
             break
         value, node = within, within.producer()
     return value
 
 
-def _keeps(node: ir.Node, value: ir.Value) -> bool:
+def _keeps_dtype(node: ir.Node, value: ir.Value) -> bool:
     to = node.attributes.get("to")
     return to is not None and value.dtype is not None and to.as_int() == value.dtype.value
 
 
-def constant(value: ir.Value) -> Any | None:
+def constant_array(value: ir.Value) -> Any | None:
     """The elements of a small constant; None for anything else, and for what lies in another file."""
-    value = seen_through(value)
+    value = copy_source(value)
     tensor = value.const_value
     node = value.producer()
     if tensor is None and node is not None and node.op_type == "Constant":
@@ -72,7 +72,7 @@ def constant(value: ir.Value) -> Any | None:
 
 def number_of(value: ir.Value) -> float | None:
     """The number that a constant is everywhere."""
-    held = constant(value)
+    held = constant_array(value)
     if held is None or held.size == 0 or held.dtype.kind in "OSU":
         return None
     numbers = np.asarray(held, np.float64).ravel()
@@ -86,7 +86,7 @@ def axes_of(node: ir.Node, *, as_input: bool) -> tuple[int, ...] | Literal[False
         if given is None:
             nothing = node.attributes.get("noop_with_empty_axes")
             return False if nothing is not None and nothing.as_int() else None
-        held = constant(given)
+        held = constant_array(given)
         return False if held is None else tuple(int(axis) for axis in np.atleast_1d(held))
     attribute = node.attributes.get("axes")
     return None if attribute is None else tuple(attribute.as_ints())
@@ -126,7 +126,7 @@ class GraphReader:
             self._operands[value] = Term("leaf", key=key, node=value) if held is None else number(held, value)
         return self._operands[value]
 
-    def expanded(self, term: Term) -> Term | None:
+    def expand(self, term: Term) -> Term | None:
         """The operator that writes a value, on its operands."""
         return self.read(term.node) if term.name == "leaf" else None
 
@@ -134,19 +134,19 @@ class GraphReader:
         """None: a value of a graph is the same wherever it is read."""
         del term
 
-    def same(self, first: Term, second: Term) -> bool:
+    def is_equivalent(self, first: Term, second: Term) -> bool:
         """Whether two terms are the same, or computed in the same way from the same values."""
         return first.key == second.key
 
-    def inside(self, term: Term) -> tuple[Term, ir.Node] | None:
+    def unwrap(self, term: Term) -> tuple[Term, ir.Node] | None:
         """What a node moves, and the node."""
         return (term.operands[0], term.node) if term.name == "moved" else None
 
-    def written_out(self, pattern: Term) -> list[Term]:
+    def decompositions(self, pattern: Term) -> list[Term]:
         """A pattern as exporters write it out."""
         return [formula(text, dict(pattern.children)) for text in _WRITTEN_OUT.get(pattern.name, ())]
 
-    def divides(self, node: object) -> bool:
+    def is_division(self, node: object) -> bool:
         """Whether a node is a division."""
         return isinstance(node, ir.Node) and node.op_type == "Div"
 
@@ -157,13 +157,13 @@ class GraphReader:
         return self._terms[value]
 
     def _term(self, value: ir.Value) -> Term | None:
-        node = seen_through(value).producer()
+        node = copy_source(value).producer()
         if node is None or not node.inputs or node.inputs[0] is None:
             return None
         own = frozenset({node})
         first = self.operand(node.inputs[0])
         if node.op_type in ONNX.having("first-operand"):
-            return applied("moved", [("input", first)], node, own=own)
+            return apply_operator("moved", [("input", first)], node, own=own)
         name = _NAMES.get(node.op_type)
         given = None if name is None else self._arguments(name, node, first)
         if name is None or given is None:
@@ -178,14 +178,21 @@ class GraphReader:
         """The arguments of a node by the names of the operator's parameters; None where they are not known."""
         if name in ("softmax", "log_softmax"):
             axis = node.attributes.get("axis")
-            return [("input", first), ("dim", _plain(axis.as_int() if axis else -1 if self._opset >= ONE_AXIS else 1))]
+            return [
+                ("input", first),
+                ("dim", _attribute_setting(axis.as_int() if axis else -1 if self._opset >= ONE_AXIS else 1)),
+            ]
         if node.op_type in ONNX.having("reduction"):
             axes = axes_of(node, as_input=self._opset >= AXES_ARE_AN_INPUT.get(node.op_type, AXES_OTHERWISE))
             keep = node.attributes.get("keepdims")
             if axes is False:
                 return None
-            named = {} if axes is None else {"dim": _plain(axes[0] if len(axes) == 1 else axes)}
-            return bound(name, [first], named | {"keepdim": _plain(bool(keep.as_int()) if keep is not None else True)})
+            named = {} if axes is None else {"dim": _attribute_setting(axes[0] if len(axes) == 1 else axes)}
+            return bind_arguments(
+                name,
+                [first],
+                named | {"keepdim": _attribute_setting(bool(keep.as_int()) if keep is not None else True)},
+            )
         parameters = SIGNATURES.get(name, ("input",))
         if len(node.inputs) > len(parameters) or (name == "clamp" and self._opset < _LIMITS_ARE_INPUTS):
             return None
@@ -193,14 +200,14 @@ class GraphReader:
 
     def _key(self, value: ir.Value, depth: int) -> object:
         """What two values have in common that are computed in the same way."""
-        value = seen_through(value)
+        value = copy_source(value)
         known = self._keys.get((id(value), depth))
         if known is None:
-            known = self._keys[id(value), depth] = self._made_key(value, depth)
+            known = self._keys[id(value), depth] = self._producer_key(value, depth)
         return known
 
-    def _made_key(self, value: ir.Value, depth: int) -> object:
-        held, node = constant(value), value.producer()
+    def _producer_key(self, value: ir.Value, depth: int) -> object:
+        held, node = constant_array(value), value.producer()
         if held is not None:
             return str(held.dtype), held.shape, held.tobytes()
         if node is None or not depth:
@@ -213,7 +220,7 @@ class GraphReader:
 _LIMITS_ARE_INPUTS: Final = 11
 
 
-def _plain(value: int | bool | tuple[int, ...]) -> Term:
+def _attribute_setting(value: int | bool | tuple[int, ...]) -> Term:
     """A setting of a node: which axes, whether they are kept."""
     if type(value) is int:
         return number(value, value)
@@ -242,7 +249,7 @@ class GraphMatch:
 
 def matches(wanted: str, value: ir.Value, reader: GraphReader) -> Iterator[GraphMatch]:
     """Every way in which a value is what a pattern says; nothing that a fix has made is looked at again."""
-    root, term = seen_through(value).producer(), reader.read(value)
+    root, term = copy_source(value).producer(), reader.read(value)
     if root is None or term is None:
         return
     whole, tree = pattern(wanted)
@@ -254,7 +261,7 @@ def matches(wanted: str, value: ir.Value, reader: GraphReader) -> Iterator[Graph
             continue
         read = [one.producer() for one in values.values() if isinstance(one, ir.Value)]
         marked = any((node.name or "").startswith(MARK) for node in (*nodes, *read) if node is not None)
-        if not marked and _is_moved_first(root, match.wrappers):
+        if not marked and _moves_operands_only(root, match.wrappers):
             yield GraphMatch(values, nodes, match.wrappers)
 
 
@@ -281,16 +288,16 @@ def _in_order(root: ir.Node, match: Match) -> tuple[ir.Node, ...]:
         node = waiting.pop()
         if node not in found and node in match.nodes:
             found[node] = None
-            read = [seen_through(one).producer() for one in node.inputs if one is not None]
+            read = [copy_source(one).producer() for one in node.inputs if one is not None]
             waiting += [one for one in reversed(read) if one is not None]
     return tuple(found)
 
 
-def _is_moved_first(root: ir.Node, moved: tuple[ir.Node, ...]) -> bool:
+def _moves_operands_only(root: ir.Node, moved: tuple[ir.Node, ...]) -> bool:
     """Whether nodes stand right before one that computes element by element from nothing else."""
     waiting = list(moved)
     at = root.inputs[0]
-    while waiting and at is not None and (node := seen_through(at).producer()) is waiting[-1]:
+    while waiting and at is not None and (node := copy_source(at).producer()) is waiting[-1]:
         waiting.pop()
         at = None if node is None else node.inputs[0]
     return not waiting and (not moved or (root.op_type in ONNX.having("pointwise") and len(root.inputs) == 1))

@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from whynan.fixes.onnx.build import Builder, Unwritable
-from whynan.fixes.onnx.edit import Edit, anchors, downstream, opset_at, substitute, sweep
-from whynan.fixes.onnx.read import MARK, constant
+from whynan.fixes.onnx.edit import Edit, downstream, finding_nodes, opset_at, remove_dead_nodes, replace_uses
+from whynan.fixes.onnx.read import MARK, constant_array
 from whynan.floats import format_of
 from whynan.ops.table import ONNX
 
@@ -52,22 +52,22 @@ def islands(model: onnx.ModelProto, finding: Finding) -> Iterator[Special]:
     """Islands around a birth out of range, the smallest first."""
     if finding.birth != "overflow" or finding.element.dtype not in ("float16", "bfloat16"):
         return
-    sizes = [len(found) for found in _around(Edit(model), finding)]
+    sizes = [len(found) for found in _float32_islands(Edit(model), finding)]
     for number in range(min(len(sizes), _MOST)):
         edit = Edit(model)
-        nodes = _around(edit, finding)[number]
-        widened = _widened(edit, nodes)
+        nodes = _float32_islands(edit, finding)[number]
+        widened = _cast_to_float32(edit, nodes)
         if widened is not None:
             yield widened
 
 
-def _around(edit: Edit, finding: Finding) -> list[list[ir.Node]]:
+def _float32_islands(edit: Edit, finding: Finding) -> list[list[ir.Node]]:
     """The sets of nodes that may be computed in float32 together, each ending where numbers may fit again."""
     found: list[list[ir.Node]] = []
-    for anchor in anchors(edit.model, finding)[:1]:
+    for anchor in finding_nodes(edit.model, finding)[:1]:
         nodes: list[ir.Node] = []
         for node in downstream(anchor, _HOPS):
-            if not _fits(node) or not (node is anchor or _reads(node, nodes)):
+            if not _can_run_in_float32(node) or not (node is anchor or _reads(node, nodes)):
                 continue
             nodes.append(node)
             if node.op_type in ONNX.having("contracting") and node is not anchor:
@@ -77,7 +77,7 @@ def _around(edit: Edit, finding: Finding) -> list[list[ir.Node]]:
     return found
 
 
-def _fits(node: ir.Node) -> bool:
+def _can_run_in_float32(node: ir.Node) -> bool:
     marked = (node.name or "").startswith(MARK)
     return not marked and node.op_type in _WIDE and node.op_type != "Cast" and len(node.outputs) == 1
 
@@ -86,7 +86,7 @@ def _reads(node: ir.Node, nodes: list[ir.Node]) -> bool:
     return any(value is not None and any(value.producer() is one for one in nodes) for value in node.inputs)
 
 
-def _widened(edit: Edit, nodes: list[ir.Node]) -> Special | None:
+def _cast_to_float32(edit: Edit, nodes: list[ir.Node]) -> Special | None:
     """The edit that puts casts around nodes."""
     dtype = nodes[0].outputs[0].dtype
     if dtype is None or dtype not in _NARROW:
@@ -105,17 +105,17 @@ def _widened(edit: Edit, nodes: list[ir.Node]) -> Special | None:
                     read.append(value.name or "")
                 value = wide[id(value)]
             inputs.append(value)
-        again = builder.again(node, inputs)
+        again = builder.clone_node(node, inputs)
         wide[id(node.outputs[0])] = made[id(node)] = again
         again_node = again.producer()
         if again_node is not None:
             again_node.metadata_props.update(node.metadata_props)
-    given = [node for node in order if _leaves(node, order)]
+    given = [node for node in order if _is_island_output(node, order)]
     narrow = {id(node): builder.cast(made[id(node)], dtype) for node in given}
-    return _placed(edit, order, given, narrow, builder, tuple(read))
+    return _insert_island(edit, order, given, narrow, builder, tuple(read))
 
 
-def _placed(
+def _insert_island(
     edit: Edit,
     order: list[ir.Node],
     given: list[ir.Node],
@@ -126,10 +126,10 @@ def _placed(
     edit.insert(order[-1], builder)
     names: list[str] = []
     for node in given:
-        substitute(node.outputs[0], narrow[id(node)])
+        replace_uses(node.outputs[0], narrow[id(node)])
         names.append(narrow[id(node)].name or "")
     told = ", ".join(f"{node.op_type} {node.name}".strip() for node in order)
-    sweep(order)
+    remove_dead_nodes(order)
     # a value may be read before the last of the nodes that are widened
     edit.model.graph.sort()
     count = "1 node" if len(order) == 1 else f"{len(order)} nodes"
@@ -137,7 +137,7 @@ def _placed(
     return Special(title, "reformulation", edit, read, tuple(names), f"- {told} in float16\n+ {told} in float32\n")
 
 
-def _leaves(node: ir.Node, order: list[ir.Node]) -> bool:
+def _is_island_output(node: ir.Node, order: list[ir.Node]) -> bool:
     value = node.outputs[0]
     return value.is_graph_output() or any(all(use.node is not one for one in order) for use in value.uses())
 
@@ -151,16 +151,16 @@ _SUMS: Final = ("Add", "Sub")
 
 def masks(model: onnx.ModelProto, finding: Finding) -> Iterator[Special]:
     """The edit that puts the least number of a dtype, or half of it where it is added, for one beyond the dtype."""
-    for number in range(len(list(_beyond(Edit(model), finding)))):
+    for number in range(len(list(_out_of_range_constants(Edit(model), finding)))):
         edit = Edit(model)
-        at, position, dtype = list(_beyond(edit, finding))[number]
+        at, position, dtype = list(_out_of_range_constants(edit, finding))[number]
         try:
             builder = edit.builder(at, finding)
         except Unwritable:
             continue
         limits = format_of(dtype.numpy().name)
         old = at.inputs[position]
-        held = None if old is None else constant(old)
+        held = None if old is None else constant_array(old)
         if old is None or held is None:
             continue
         # what is added to a score must leave room for it
@@ -171,7 +171,7 @@ def masks(model: onnx.ModelProto, finding: Finding) -> Iterator[Special]:
         made.type = old.type
         at.replace_input_with(position, made)
         told = f"{np.nanmin(new):.6g}" if np.nanmin(np.asarray(held, np.float64)) < 0 else f"{np.nanmax(new):.6g}"
-        was = _worst(np.asarray(held, np.float64))
+        was = _largest_text(np.asarray(held, np.float64))
         node = at.name or at.op_type
         yield Special(
             f"{told}, which {limits.name} can hold, instead of {was} at {node}",
@@ -183,7 +183,7 @@ def masks(model: onnx.ModelProto, finding: Finding) -> Iterator[Special]:
         )
 
 
-def _worst(held: np.ndarray) -> str:
+def _largest_text(held: np.ndarray) -> str:
     flat = held.ravel()
     return f"{flat[int(np.argmax(np.abs(flat)))]:.6g}"
 
@@ -195,10 +195,10 @@ def _is_added(node: ir.Node) -> bool:
     return any(use.node.op_type in (*_SUMS, "Mul", "Cast") and _is_added(use.node) for use in node.outputs[0].uses())
 
 
-def _beyond(edit: Edit, finding: Finding) -> Iterator[tuple[ir.Node, int, ir.DataType]]:
+def _out_of_range_constants(edit: Edit, finding: Finding) -> Iterator[tuple[ir.Node, int, ir.DataType]]:
     """Where constants beyond the dtype of the birth are read, from the birth upwards: node, operand, dtype."""
     seen: set[int] = set()
-    for anchor in anchors(edit.model, finding):
+    for anchor in finding_nodes(edit.model, finding):
         front = [(anchor, _dtype(anchor, finding))]
         for _ in range(_MASK_HOPS):
             following: list[tuple[ir.Node, ir.DataType]] = []
@@ -209,9 +209,9 @@ def _beyond(edit: Edit, finding: Finding) -> Iterator[tuple[ir.Node, int, ir.Dat
                 for position, value in enumerate(node.inputs):
                     if value is None:
                         continue
-                    held = constant(value)
+                    held = constant_array(value)
                     if held is not None:
-                        if held.dtype.kind not in "iub" and _is_beyond(held, dtype):
+                        if held.dtype.kind not in "iub" and _is_out_of_range(held, dtype):
                             yield node, position, dtype
                     elif (maker := value.producer()) is not None:
                         following.append((maker, dtype))
@@ -225,7 +225,7 @@ def _dtype(anchor: ir.Node, finding: Finding) -> ir.DataType:
     return ir.DataType.FLOAT16 if finding.element.dtype == "float16" else ir.DataType.FLOAT
 
 
-def _is_beyond(held: np.ndarray, dtype: ir.DataType) -> bool:
+def _is_out_of_range(held: np.ndarray, dtype: ir.DataType) -> bool:
     numbers = np.asarray(held, np.float64)
     most = format_of(dtype.numpy().name).max
     return bool(numbers.size and (np.abs(numbers) > most).any() and not np.isnan(numbers).any())

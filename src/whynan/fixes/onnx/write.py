@@ -64,9 +64,9 @@ class Writer:
 
     def value(self, expression: ast.expr) -> ir.Value:
         """The value of an expression; raises ``Unwritable``."""
-        return self.builder.value(self.made(expression))
+        return self.builder.as_value(self.result(expression))
 
-    def made(self, expression: ast.expr) -> Made:
+    def result(self, expression: ast.expr) -> Made:
         """The value or the number of an expression; what occurs twice is computed once."""
         key = ast.dump(expression)
         if key not in self._known:
@@ -99,21 +99,21 @@ class Writer:
         name, arguments, build = call.operator, call.arguments, self.builder
         op = FUNCTIONS.get(name)
         if name in COMPARISONS.values():
-            return build.compared(name, *(self.made(one) for one in arguments))
+            return build.compare(name, *(self.result(one) for one in arguments))
         if name in ("softmax", "log_softmax"):
-            return build.op(op or "", self.made(arguments[0]), attributes={"axis": self._axis(call)})
+            return build.op(op or "", self.result(arguments[0]), attributes={"axis": self._axis(call)})
         if name in ROWS:
-            return self._row(call)
+            return self._row_reduction(call)
         if op in ONNX.having("reduction"):
             axes, keep = self.axes(call)
-            return build.reduced(op, self.made(arguments[0]), axes, keep=keep)
+            return build.reduce(op, self.result(arguments[0]), axes, keep=keep)
         if name in _CLAMPS:
             limits = {**dict(zip(_CLAMPS[name], arguments[1:], strict=False)), **call.named}
-            low, high = (self.made(limits[end]) if end in limits else None for end in ("min", "max"))
-            return build.limited(self.made(arguments[0]), low, high)
+            low, high = (self.result(limits[end]) if end in limits else None for end in ("min", "max"))
+            return build.clamp(self.result(arguments[0]), low, high)
         if name in ("zeros_like", "ones_like"):
             return float(name == "ones_like")
-        made = [self.made(one) for one in arguments]
+        made = [self.result(one) for one in arguments]
         match name:
             case "where":
                 return build.where(*made)
@@ -122,9 +122,9 @@ class Writer:
             ):
                 return build.op("Softplus", *(one for one in made if isinstance(one, ir.Value)))
             case "float" | "double":
-                return build.cast(build.value(made[0]), ir.DataType[name.upper()])
+                return build.cast(build.as_value(made[0]), ir.DataType[name.upper()])
             case "type_as":
-                value, other = (build.value(one) for one in made)
+                value, other = (build.as_value(one) for one in made)
                 return build.cast(value, other.dtype or build.dtype)
             case _ if name in FORMULAS:
                 return self._formula(FORMULAS[name], dict(zip(SIGNATURES.get(name, ("input",)), made, strict=False)))
@@ -136,19 +136,19 @@ class Writer:
                 return build.op(op, *made)
 
     def _formula(self, text: str, bound: Mapping[str, Bound]) -> Made:
-        return Writer(self.builder, bound).made(ast.parse(text, mode="eval").body)
+        return Writer(self.builder, bound).result(ast.parse(text, mode="eval").body)
 
-    def _row(self, call: Call) -> Made:
+    def _row_reduction(self, call: Call) -> Made:
         """A reduction by its formula."""
         first, *rest = call.arguments
         if call.operator == "vector_norm" and rest:
             # torch.linalg.vector_norm takes the order before the axes
-            if self.made(rest[0]) != 2:
+            if self.result(rest[0]) != 2:
                 raise Unwritable("only the norm of order 2 is written")
             call = Call(call.operator, (first, *rest[1:]), call.named)
         axes, keep = self.axes(call)
         made = self._formula(ROWS[call.operator], {"input": self.value(first), "dim": axes})
-        return made if keep else self.builder.squeezed(self.builder.value(made), axes)
+        return made if keep else self.builder.squeeze(self.builder.as_value(made), axes)
 
     def _axis(self, call: Call) -> int:
         axes, _ = self.axes(call)
@@ -161,12 +161,12 @@ class Writer:
         rest = call.arguments[1:]
         dim = call.named.get("dim", rest[0] if rest else None)
         keep = call.named.get("keepdim", rest[1] if len(rest) > 1 else None)
-        axes, kept = self._said(dim), self._said(keep)
+        axes, kept = self._bound_argument(dim), self._bound_argument(keep)
         if isinstance(axes, ir.Value | float):
             raise Unwritable("the axes are not known")
         return (axes,) if isinstance(axes, int) else axes, bool(kept)
 
-    def _said(self, of: ast.expr | None) -> Bound:
+    def _bound_argument(self, of: ast.expr | None) -> Bound:
         if isinstance(of, ast.Name):
             return self._bound.get(of.id)
         return None if of is None else ast.literal_eval(of)

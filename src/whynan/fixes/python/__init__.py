@@ -4,5 +4,5 @@
 
 from whynan.fixes.diffs import patch as patch
 from whynan.fixes.python.candidates import candidates as candidates
-from whynan.fixes.python.candidates import possible as possible
-from whynan.fixes.python.regions import compared as compared
+from whynan.fixes.python.candidates import consistent_candidates as consistent_candidates
+from whynan.fixes.python.regions import compare_versions as compare_versions

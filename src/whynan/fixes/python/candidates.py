@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from whynan.expr.from_python import Reader, helper_of
+from whynan.expr.from_python import Reader, find_helper
 from whynan.expr.match import Match, Matcher
 from whynan.expr.pattern import pattern
 from whynan.expr.term import Term
@@ -16,13 +16,13 @@ from whynan.fixes.candidates import Candidate, Declined
 from whynan.fixes.python import double_where
 from whynan.fixes.python.double_where import roots_of, twins_of
 from whynan.fixes.python.edit import Edited, Editor, by_statement, insertions
-from whynan.fixes.python.formula import assigned, functional, helpers_in, pair, returned
+from whynan.fixes.python.formula import assignment_source, formula_pair, functional, helpers_in, return_source
 from whynan.fixes.python.imports import statements_of, with_imports
 from whynan.fixes.python.write import NAMINGS, UnwritableError
 from whynan.ops.signatures import CASTS, ELEMENTWISE, VIEWS
 from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
-from whynan.source.text import Place, own_names, parsed, replaced, shortened
+from whynan.source.text import Place, apply_edits, own_names, parse_or_none, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +57,7 @@ def levels(reader: Reader, root: Root, known: Sequence[Definition]) -> Iterator[
     pieces: list[Root] = [root, *(d.value for d in known if d.value is not None)]
     for _ in range(_MOST_LEVELS):
         read = [name for piece in pieces for name in _names(piece)]
-        new = [d for d in dict.fromkeys(_followed(reader, root, name) for name in read) if d is not None]
+        new = [d for d in dict.fromkeys(_traceable_definition(reader, root, name) for name in read) if d is not None]
         new = [d for d in new if d not in found]
         if not new:
             return
@@ -72,19 +72,19 @@ def _names(piece: Root) -> list[ast.Name]:
     return [*target, *(n for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))]
 
 
-def _followed(reader: Reader, root: Root, name: ast.Name) -> Definition | None:
+def _traceable_definition(reader: Reader, root: Root, name: ast.Name) -> Definition | None:
     """The definition of a name where it is read, if it is one that can be followed."""
     place = reader.place
-    found = reader.reaching.only(name)
+    found = reader.reaching.single_definition(name)
     if found is None or found.written or not isinstance(found.value, ast.expr):
         return None
     statement = place.statement(found.value)
     if not isinstance(statement, (ast.Assign, ast.AnnAssign)) or statement.value is not found.value:
         return None
-    if place.is_late(name) or not isinstance(found.node, ast.Name) or not reader.is_pure(found.value):
+    if place.is_deferred(name) or not isinstance(found.node, ast.Name) or not reader.is_pure(found.value):
         return None
     same = _managers(place, statement) == _managers(place, place.statement(root))
-    return found if same and all(_is_followed(place, node) for node in ast.walk(found.value)) else None
+    return found if same and all(_is_traceable(place, node) for node in ast.walk(found.value)) else None
 
 
 def _managers(place: Place, statement: ast.stmt) -> list[ast.AST]:
@@ -92,7 +92,7 @@ def _managers(place: Place, statement: ast.stmt) -> list[ast.AST]:
     return [node for node in place.above(statement) if isinstance(node, (ast.With, ast.AsyncWith))]
 
 
-def _is_followed(place: Place, node: ast.AST) -> bool:
+def _is_traceable(place: Place, node: ast.AST) -> bool:
     if isinstance(node, ast.Call):
         name, in_place = operator_of(place, node)
         return name in _FOLLOWED and not in_place
@@ -136,27 +136,29 @@ def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> lis
     left_out = None if finding.around is None else finding.around.left_out
     masked = left_out is not None and left_out.op.split(".")[1] in ("mul", "nan_to_num")
     spots = [spot, *_callers(spot, finding)]
-    return _without_repeats([*_selecting(spot, masked), *(_first(spots, intent) for intent in wanted)])
+    return _without_repeats(
+        [*_double_where_candidates(spot, masked), *(_first_candidate(spots, intent) for intent in wanted)]
+    )
 
 
-def possible(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
+def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
     """All that `candidates` may have made of a finding, of which a report holds less than the run knew."""
     wanted = [intent for intent in intents if intent.kind != "setting"]
     spot = _spot(text, finding)
     if isinstance(spot, str):
         return [Declined(intent.title, spot) for intent in wanted]
     spots = [spot, *_callers(spot, finding)]
-    found = [one for masked in (False, True) for one in _selecting(spot, masked)]
+    found = [one for masked in (False, True) for one in _double_where_candidates(spot, masked)]
     return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
 
 
-def _selecting(spot: Spot, masked: bool) -> list[Candidate | Declined]:
+def _double_where_candidates(spot: Spot, masked: bool) -> list[Candidate | Declined]:
     """The guard that a selection asks for, where there is one; ``masked``: a product with a mask is one."""
-    chosen = double_where.guarded(spot.reader, spot.birth, masked=masked)
-    return [] if chosen is None else [_selected(spot, chosen)]
+    chosen = double_where.double_where(spot.reader, spot.birth, masked=masked)
+    return [] if chosen is None else [_selection_candidate(spot, chosen)]
 
 
-def _first(spots: Sequence[Spot], intent: FixIntent) -> Candidate | Declined:
+def _first_candidate(spots: Sequence[Spot], intent: FixIntent) -> Candidate | Declined:
     """The candidate in the birth's own function, else in one that calls it."""
     found = [_candidate(spot, intent) for spot in spots[:1]]
     for spot in spots[1:]:
@@ -180,10 +182,10 @@ def _callers(spot: Spot, finding: Finding) -> list[Spot]:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Name)
         and node.func.id == function.name
-        and helper_of(place, node.func) is function
+        and find_helper(place, node.func) is function
     ]
     passed = {link.site.function for link in finding.chain if link.site is not None}
-    calls.sort(key=lambda c: (place.qualified(place.function(c)) not in passed, c.lineno, c.col_offset))
+    calls.sort(key=lambda c: (place.qualified_name(place.function(c)) not in passed, c.lineno, c.col_offset))
     readers = {caller: Reader(place, caller) for caller in {place.function(c) for c in calls} if caller is not function}
     return [
         Spot(spot.path, place, spot.birth, readers[caller], call)
@@ -208,7 +210,7 @@ def _spot(text: str, finding: Finding) -> Spot | str:
     if finding.site is None:
         return "it is not known where in the source it is"
     place = Place(text)
-    if place.tree is None or parsed(text) is None:
+    if place.tree is None or parse_or_none(text) is None:
         return f"{finding.site.file} does not parse"
     birth = place.node_of(finding.site)
     if birth is None:
@@ -227,8 +229,8 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
             if naming == "nowhere" and not _is_repeatable(spot, match):
                 break
             try:
-                edited = Editor(spot.reader, naming).edited(root, tree, intent, match)
-                return _made(spot, intent, match, [edited, *_twins(spot, root, intent, naming)])
+                edited = Editor(spot.reader, naming).edit_match(root, tree, intent, match)
+                return _match_candidate(spot, intent, match, [edited, *_twins(spot, root, intent, naming)])
             except UnwritableError as error:
                 reason, unfit = str(error), False
     return Declined(intent.title, reason, unfit)
@@ -259,7 +261,7 @@ def _operands(spot: Spot, matcher: Matcher, wanted: Term) -> Iterator[tuple[Root
     """Where a pattern is what an operand of the birth is made of: no operator of its own is to be changed."""
     for operand in spot.reader.read(spot.birth).operands:
         made = operand
-        while (following := spot.reader.expanded(made)) is not None:
+        while (following := spot.reader.expand(made)) is not None:
             made = following
         if made.node is not None and wanted.name == made.name:
             match = next((m for m in matcher.matches(wanted, made) if made.node in m.nodes), None)
@@ -277,37 +279,37 @@ def _twins(spot: Spot, root: Root, intent: FixIntent, naming: Naming) -> list[Ed
             if match is None:
                 break
             with suppress(UnwritableError):
-                found.append(Editor(spot.reader, other).edited(twin, tree, intent, match))
+                found.append(Editor(spot.reader, other).edit_match(twin, tree, intent, match))
                 break
     return found
 
 
-def _made(spot: Spot, intent: FixIntent, match: Match, everywhere: Sequence[Edited]) -> Candidate:
+def _match_candidate(spot: Spot, intent: FixIntent, match: Match, everywhere: Sequence[Edited]) -> Candidate:
     edits = sorted({edit for edited in everywhere for edit in edited.edits})
     imports = {module for edited in everywhere for module in edited.imports}
     root = everywhere[0].root
     definitions = match.definitions
     if intent.kind == "guard" and isinstance(root, ast.expr):
-        around = double_where.enclosing(spot.reader, root)
+        around = double_where.enclosing_selection(spot.reader, root)
         if around is not None:
             root, more = around
             definitions = (*definitions, *more)
-    return _written(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere)
+    return _build_candidate(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere)
 
 
-def _selected(spot: Spot, chosen: double_where.Guarded) -> Candidate | Declined:
+def _selection_candidate(spot: Spot, chosen: double_where.DoubleWhere) -> Candidate | Declined:
     if isinstance(chosen.edits, str):
         return Declined(chosen.title, chosen.edits)
     edited = Edited(chosen.root, list(chosen.edits), chosen.imports)
     try:
-        return _written(
+        return _build_candidate(
             spot, chosen.title, "guard", chosen.root, chosen.definitions, chosen.edits, chosen.imports, [edited]
         )
     except UnwritableError as error:
         return Declined(chosen.title, str(error))
 
 
-def _written(
+def _build_candidate(
     spot: Spot,
     title: str,
     kind: FixKind,
@@ -321,29 +323,29 @@ def _written(
     if any(a[1] > b[0] for a, b in itertools.pairwise(edits)):
         raise UnwritableError("its parts overlap")
     lines = by_statement(place, everywhere)
-    edited = replaced(place.text, [*edits, *insertions(place, lines)])
-    if parsed(edited) is None or not _is_kept(place, edited, edits, sum(map(len, lines.values()))):
+    edited = apply_edits(place.text, [*edits, *insertions(place, lines)])
+    if parse_or_none(edited) is None or not _is_kept(place, edited, edits, sum(map(len, lines.values()))):
         raise UnwritableError("it cannot be written there")
     if imports:
         edited = with_imports(edited, imports)
-        if parsed(edited) is None:
+        if parse_or_none(edited) is None:
             raise UnwritableError("its imports cannot be added")
     chain, line = _chain(spot, kind, root, definitions)
     own = first.rewritten if isinstance(first.root, ast.AugAssign) or _rebinds(place, first) else None
-    before = [*(assigned(d.name, functional(place, d.value)) for d in chain if d.value is not None)]
+    before = [*(assignment_source(d.name, functional(place, d.value)) for d in chain if d.value is not None)]
     after: list[str] = []
     for d in chain:
         if d.value is not None:
-            after += [assigned(*line) for line in lines.pop(place.statement(d.value), ())]
-            after.append(assigned(d.name, functional(place, d.value, edits)))
-    after += [assigned(*line) for line in lines.pop(place.statement(root), ())]
+            after += [assignment_source(*line) for line in lines.pop(place.statement(d.value), ())]
+            after.append(assignment_source(d.name, functional(place, d.value, edits)))
+    after += [assignment_source(*line) for line in lines.pop(place.statement(root), ())]
     is_root = root is first.root and own is not None
-    before.append(returned(functional(place, root)))
-    after.append(returned(own if is_root and own is not None else functional(place, root, edits)))
+    before.append(return_source(functional(place, root)))
+    after.append(return_source(own if is_root and own is not None else functional(place, root, edits)))
     before, after = [*helpers_in(place, before), *before], [*helpers_in(place, after), *after]
     function = spot.reader.reaching.function
-    original, repaired = pair(before, after, line, statements_of(place), imports, own=own_names(function))
-    return Candidate(title, kind, spot.path, edited, original, repaired, place.qualified(function))
+    original, repaired = formula_pair(before, after, line, statements_of(place), imports, own=own_names(function))
+    return Candidate(title, kind, spot.path, edited, original, repaired, place.qualified_name(function))
 
 
 def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definition]) -> tuple[list[Definition], int]:
@@ -352,12 +354,12 @@ def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definiti
     What changes a value is compared in terms of what the operands were made of: 0 may be no 0 but what a softmax
     underflowed to.
     """
-    chain = _in_order(spot, definitions)
+    chain = _sorted_definitions(spot, definitions)
     line = _line(spot, root, chain)
     if kind == "reformulation":
         return chain, line
     for more in levels(spot.reader, root, chain):
-        further = _in_order(spot, more)
+        further = _sorted_definitions(spot, more)
         try:
             chain, line = further, _line(spot, root, further)
         except UnwritableError:
@@ -371,7 +373,7 @@ def _rebinds(place: Place, first: Edited) -> bool:
     return first.rewritten is not None and isinstance(statement, ast.Expr) and statement.value is first.root
 
 
-def _in_order(spot: Spot, definitions: Sequence[Definition]) -> list[Definition]:
+def _sorted_definitions(spot: Spot, definitions: Sequence[Definition]) -> list[Definition]:
     """The definitions that were followed, and what these were written into, in the order of the source."""
     found = list(dict.fromkeys(definitions))
     for definition in found:  # grows: what is written in place has an earlier value
@@ -380,7 +382,7 @@ def _in_order(spot: Spot, definitions: Sequence[Definition]) -> list[Definition]
             continue
         for node in ast.walk(value):
             if isinstance(node, ast.Name) and node.id == definition.name:
-                earlier = spot.reader.reaching.only(node)
+                earlier = spot.reader.reaching.single_definition(node)
                 if earlier is not None and earlier.value is not None and earlier not in found:
                     found.append(earlier)
     return sorted(found, key=lambda d: spot.place.span(d.value)[0] if d.value is not None else 0)
@@ -390,22 +392,22 @@ def _line(spot: Spot, root: Root, chain: Sequence[Definition]) -> int:
     """The line before which what the pieces read has the values that they read."""
     place, reaching = spot.place, spot.reader.reaching
     pieces: list[Root] = [*(d.value for d in chain if d.value is not None), root]
-    if place.is_late(root):
+    if place.is_deferred(root):
         return place.statement(root).lineno
     made = {d.name: d for d in chain}
     loads = [n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     loads += [n.target for n in pieces if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
-    outer = [n for n in loads if not (n.id in made and reaching.of(n) <= frozenset(chain))]
-    if any(_is_made_before(place, n, chain) for n in outer):
+    outer = [n for n in loads if not (n.id in made and reaching.definitions_at(n) <= frozenset(chain))]
+    if any(_is_redefined(place, n, chain) for n in outer):
         raise UnwritableError("what it reads is never all there at one statement")
     # the earliest: a visit learns what the calls behind it give
     for statement in sorted({place.statement(p) for p in pieces}, key=lambda s: s.lineno):
-        if all(reaching.entering(statement, n.id) == reaching.of(n) for n in outer):
+        if all(reaching.definitions_before(statement, n.id) == reaching.definitions_at(n) for n in outer):
             return statement.lineno
     raise UnwritableError("what it reads is never all there at one statement")
 
 
-def _is_made_before(place: Place, name: ast.Name, chain: Sequence[Definition]) -> bool:
+def _is_redefined(place: Place, name: ast.Name, chain: Sequence[Definition]) -> bool:
     """Whether a definition that was followed gives a name another value than it has where it is read."""
     start = place.span(place.statement(name))[0]
     values = [d.value for d in chain if d.name == name.id and d.value is not None]

@@ -58,7 +58,7 @@ def _readers(reader: Reader, value: Root) -> list[ast.Name]:
     found = [
         node
         for node in reaching.at
-        if isinstance(node, ast.Name) and any(reaching.only(node) is definition for definition in made)
+        if isinstance(node, ast.Name) and any(reaching.single_definition(node) is definition for definition in made)
     ]
     return sorted(found, key=lambda node: (node.lineno, node.col_offset))
 
@@ -70,7 +70,7 @@ def twins_of(reader: Reader, root: Root) -> list[Root]:
     place, key = reader.place, reader.read(root).key
     found: list[Root] = []
     for node in ast.walk(reader.reaching.function):
-        if type(node) is not type(root) or node is root or place.is_late(node):
+        if type(node) is not type(root) or node is root or place.is_deferred(node):
             continue
         if root in place.above(node) or node in place.above(root):
             continue
@@ -100,7 +100,7 @@ class Selection:
 
 
 @dataclass(frozen=True)
-class Guarded:
+class DoubleWhere:
     """The edits of a double where, or why there are none; ``root`` is the selection, with which it is judged."""
 
     title: str
@@ -110,7 +110,7 @@ class Guarded:
     definitions: tuple[Definition, ...] = ()
 
 
-def guarded(reader: Reader, birth: Root, *, masked: bool) -> Guarded | None:
+def double_where(reader: Reader, birth: Root, *, masked: bool) -> DoubleWhere | None:
     """The double where for a birth that a selection leaves out; None where no selection around it is known.
 
     ``masked``: a product with a mask is one too.
@@ -124,11 +124,11 @@ def guarded(reader: Reader, birth: Root, *, masked: bool) -> Guarded | None:
     try:
         edits, imports = _edits(reader, chosen, node, safe)
     except UnwritableError as error:
-        return Guarded(title, chosen.node, str(error))
-    return Guarded(title, chosen.node, edits, imports, chosen.definitions)
+        return DoubleWhere(title, chosen.node, str(error))
+    return DoubleWhere(title, chosen.node, edits, imports, chosen.definitions)
 
 
-def enclosing(reader: Reader, root: ast.expr) -> tuple[ast.expr, tuple[Definition, ...]] | None:
+def enclosing_selection(reader: Reader, root: ast.expr) -> tuple[ast.expr, tuple[Definition, ...]] | None:
     """The selection around an expression, with the definitions on the way to it."""
     chosen = selection_of(reader, root, factors=False)
     return None if chosen is None else (chosen.node, chosen.definitions)
@@ -143,16 +143,16 @@ def selection_of(reader: Reader, birth: Root, *, factors: bool) -> Selection | N
             if definition.value is not None and definition.value in path and definition not in definitions:
                 definitions.append(definition)
         names = {d.name for d in definitions}
-        found = _selecting(reader, root, path, names, factors=factors)
+        found = _selection_at(reader, root, path, names, factors=factors)
         if found is not None:
             used = {n.id for n in ast.walk(found.node) if isinstance(n, ast.Name)}
-            needed = tuple(_needed(definitions, used))
+            needed = tuple(_used_definitions(definitions, used))
             return Selection(found.node, found.mask, found.when, found.number, needed)
         path.add(root)
     return None
 
 
-def _needed(definitions: Sequence[Definition], used: set[str]) -> list[Definition]:
+def _used_definitions(definitions: Sequence[Definition], used: set[str]) -> list[Definition]:
     found: list[Definition] = []
     for definition in reversed(definitions):
         if definition.name in used and definition.value is not None:
@@ -161,11 +161,13 @@ def _needed(definitions: Sequence[Definition], used: set[str]) -> list[Definitio
     return list(reversed(found))
 
 
-def _selecting(reader: Reader, root: Root, path: set[ast.AST], names: set[str], *, factors: bool) -> Selection | None:
+def _selection_at(
+    reader: Reader, root: Root, path: set[ast.AST], names: set[str], *, factors: bool
+) -> Selection | None:
     def leads(node: ast.AST) -> bool:
         if node in path:
             return True
-        return isinstance(node, ast.Name) and node.id in names and reader.expanded(reader.read(node)) is not None
+        return isinstance(node, ast.Name) and node.id in names and reader.expand(reader.read(node)) is not None
 
     if isinstance(root, ast.BinOp) and isinstance(root.op, ast.Mult) and factors:
         for inner, mask in ((root.left, root.right), (root.right, root.left)):
@@ -219,7 +221,9 @@ def _edits(reader: Reader, chosen: Selection, node: ast.expr, safe: float) -> tu
         raise UnwritableError(f"{shortened(place.code(chosen.mask))} would be evaluated twice")
     statement = place.statement(node)
     for name in ast.walk(chosen.mask):
-        if isinstance(name, ast.Name) and reader.reaching.of(name) != reader.reaching.entering(statement, name.id):
+        if isinstance(name, ast.Name) and reader.reaching.definitions_at(name) != reader.reaching.definitions_before(
+            statement, name.id
+        ):
             raise UnwritableError(f"{name.id} of the mask is not known yet where the operand is read")
     if _is_guarded(reader, node, chosen.mask):
         raise UnwritableError("it is written so already")
@@ -232,13 +236,13 @@ def _edits(reader: Reader, chosen: Selection, node: ast.expr, safe: float) -> tu
         mask = f"{Written(mask, binding(mask)).within(3)} != 0"
     given = [place.code(node), repr(safe)]
     text = f"{writer.torch()}.where({mask}, {', '.join(given if chosen.when else given[::-1])})"
-    return [editor.replacing(node, Written(text))], writer.imports
+    return [editor.replacement_edit(node, Written(text))], writer.imports
 
 
 def _is_guarded(reader: Reader, node: ast.expr, mask: ast.expr) -> bool:
     """Whether an operand is already selected by the same mask."""
     term = reader.read(node)
-    while (made := reader.expanded(term)) is not None:
+    while (made := reader.expand(term)) is not None:
         term = made
     wanted = reader.read(mask)
     for name in ("condition", "mask"):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from whynan.expr.term import Term
-from whynan.fixes.python.formula import Edit, assigned
+from whynan.fixes.python.formula import Edit, assignment_source
 from whynan.fixes.python.imports import visible
-from whynan.fixes.python.repeated_parts import names_of, shared, with_constants
+from whynan.fixes.python.repeated_parts import extract_repeated_parts, names_of, with_constants
 from whynan.fixes.python.write import ATOM, Naming, UnwritableError, Writer, Written
 from whynan.source.calls import operator_of
 from whynan.source.text import shortened
@@ -58,16 +58,16 @@ class Edited:
     above: Lines = ()
 
 
-def refused(reader: Reader, root: Root, moved: Sequence[ast.AST]) -> str | None:
+def hoist_obstacle(reader: Reader, root: Root, moved: Sequence[ast.AST]) -> str | None:
     """Why expressions of a root, ``moved``, cannot be evaluated before the statement that it is in; None if they can.
 
     They must be evaluated there anyway, once, and nothing that does more than compute may come before them that came
     after them, or the other way round.
     """
     place = reader.place
-    if not _begins_a_line(place, place.statement(root)) or isinstance(place.scope(root), (ast.ClassDef, ast.Lambda)):
+    if not _starts_line(place, place.statement(root)) or isinstance(place.scope(root), (ast.ClassDef, ast.Lambda)):
         return "there is no line above it"
-    if place.is_late(root) or not _is_always_evaluated(place, root):
+    if place.is_deferred(root) or not _is_always_evaluated(place, root):
         return "it may not be evaluated there, or more than once"
     if not _keeps_order(reader, root, [node for node in moved if node is root or root in place.above(node)]):
         return "what is evaluated before it may do something"
@@ -91,7 +91,7 @@ def insertions(place: Place, lines: Mapping[ast.stmt, Lines]) -> list[Edit]:
     for statement, own in lines.items():
         start = place.span(statement)[0]
         indent = place.text[_line_start(place, start) : start]
-        edits.append((start, start, "".join(f"{assigned(*line)}{end}{indent}" for line in own)))
+        edits.append((start, start, "".join(f"{assignment_source(*line)}{end}{indent}" for line in own)))
     return edits
 
 
@@ -99,7 +99,7 @@ def _line_start(place: Place, offset: int) -> int:
     return max(place.text.rfind("\n", 0, offset), place.text.rfind("\r", 0, offset)) + 1
 
 
-def _begins_a_line(place: Place, statement: ast.stmt) -> bool:
+def _starts_line(place: Place, statement: ast.stmt) -> bool:
     start = place.span(statement)[0]
     begin = _line_start(place, start)
     goes_on = place.text[:begin].rstrip("\r\n").endswith("\\")
@@ -137,17 +137,19 @@ def _keeps_order(reader: Reader, root: Root, moved: Sequence[ast.AST]) -> bool:
         around = []
     top = around[-1] if around else root
     end = place.span(root)[1]
-    doing = [n for n in ast.walk(top) if n not in around and _does(reader, n) and _start(place, n) < end]
+    doing = [n for n in ast.walk(top) if n not in around and _has_side_effects(reader, n) and _start(place, n) < end]
     if any(isinstance(n, ast.Call) and operator_of(place, n)[1] for n in doing):
         return False
-    first = list(dict.fromkeys(_holding(place, moved, node) for node in doing))
+    first = list(dict.fromkeys(_enclosing_part(place, moved, node) for node in doing))
     if not first:
         return True
     held = first[0]
-    return len(first) == 1 and held is not None and all(_is_read(place, n) for n in _before(place, top, held))
+    return (
+        len(first) == 1 and held is not None and all(_is_read(place, n) for n in _evaluated_earlier(place, top, held))
+    )
 
 
-def _does(reader: Reader, node: ast.AST) -> bool:
+def _has_side_effects(reader: Reader, node: ast.AST) -> bool:
     """Whether a node may do more than compute a value."""
     return isinstance(node, _DOING) or (isinstance(node, ast.Call) and not reader.is_pure_call(node))
 
@@ -156,13 +158,13 @@ def _start(place: Place, node: ast.AST) -> int:
     return place.span(node)[0] if isinstance(node, ast.expr) else -1
 
 
-def _holding(place: Place, moved: Sequence[ast.AST], node: ast.AST) -> ast.AST | None:
+def _enclosing_part(place: Place, moved: Sequence[ast.AST], node: ast.AST) -> ast.AST | None:
     """The part that is moved which a node is in."""
     above = {node, *place.above(node)}
     return next((part for part in moved if part in above), None)
 
 
-def _before(place: Place, top: ast.AST, held: ast.AST) -> list[ast.AST]:
+def _evaluated_earlier(place: Place, top: ast.AST, held: ast.AST) -> list[ast.AST]:
     """What is evaluated before a part of an expression."""
     around = {held, *place.above(held)}
     start = _start(place, held)
@@ -196,7 +198,7 @@ class _Obstacle(NamedTuple):
     is_written: bool = False
 
 
-def differing(pattern: ast.expr, replacement: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
+def differing_parts(pattern: ast.expr, replacement: ast.expr) -> list[tuple[ast.expr, ast.expr]]:
     """The smallest parts in which a replacement differs from its pattern."""
     if ast.dump(pattern) == ast.dump(replacement):
         return []
@@ -217,7 +219,7 @@ def differing(pattern: ast.expr, replacement: ast.expr) -> list[tuple[ast.expr, 
             pairs = [(v1, v2)]
         case _:
             return [(pattern, replacement)]
-    return [found for first, second in pairs for found in differing(first, second)]
+    return [found for first, second in pairs for found in differing_parts(first, second)]
 
 
 class Editor:
@@ -228,26 +230,26 @@ class Editor:
         self._place = reader.place
         self._naming: Naming = naming
 
-    def edited(self, root: Root, pattern: ast.expr, intent: FixIntent, match: Match) -> Edited:
+    def edit_match(self, root: Root, pattern: ast.expr, intent: FixIntent, match: Match) -> Edited:
         """The edits that put a replacement in place of a match; UnwritableError with the reason where none do."""
         found = Edited(root)
         writer = self.writer(root)
         replacement = self._replacement(intent, match, writer)
-        pairs = differing(pattern, replacement)
-        places = [self._within(root, match.places.get(part)) for part, _ in pairs]
+        pairs = differing_parts(pattern, replacement)
+        places = [self._editable_expression(root, match.places.get(part)) for part, _ in pairs]
         if pairs and pairs[0][0] is not pattern and all(place is not None for place in places):
             counts = names_of([new for _, new in pairs], writer.lets)
             for node, (_, new) in zip(places, pairs, strict=True):
                 if node is not None:
-                    match = self._check(root, new, match, writer, found)
-                    found.edits.append(self.replacing(node, writer.replacement(new, match, counts)))
+                    match = self._readable_match(root, new, match, writer, found)
+                    found.edits.append(self.replacement_edit(node, writer.replacement(new, match, counts)))
         else:
             counts = names_of([replacement], writer.lets)
-            match = self._check(root, replacement, match, writer, found)
-            written = writer.around(writer.replacement(replacement, match, counts), match)
-            self._rewritten(root, written, writer, found)
+            match = self._readable_match(root, replacement, match, writer, found)
+            written = writer.with_surroundings(writer.replacement(replacement, match, counts), match)
+            self._rewrite_root(root, written, writer, found)
         found.imports |= writer.imports
-        self._stand_above(root, writer, found)
+        self._hoist_above(root, writer, found)
         return found
 
     def _replacement(self, intent: FixIntent, match: Match, writer: Writer) -> ast.expr:
@@ -263,13 +265,13 @@ class Editor:
             return tree
         names = [(name, read(text)) for name, text in intent.names]
         writer.called |= {part.id: name for name, part in names if isinstance(part, ast.Name)}
-        tree, writer.lets = shared(tree, names, every=self._naming == "above")
+        tree, writer.lets = extract_repeated_parts(tree, names, every=self._naming == "above")
         return tree
 
-    def _stand_above(self, root: Root, writer: Writer, found: Edited) -> None:
+    def _hoist_above(self, root: Root, writer: Writer, found: Edited) -> None:
         if writer.above:
             moved = [leaf for term in writer.moved for leaf in _leaves(term)]
-            reason = refused(self._reader, root, moved)
+            reason = hoist_obstacle(self._reader, root, moved)
             if reason is not None:
                 raise UnwritableError(reason)
             found.above = tuple(writer.above)
@@ -284,7 +286,7 @@ class Editor:
                 return self._place.meaning(node.func) is None
         return False
 
-    def _within(self, root: Root, term: Term | None) -> ast.expr | None:
+    def _editable_expression(self, root: Root, term: Term | None) -> ast.expr | None:
         """The expression of a term, where it stands in the root and may be changed there."""
         node = term.node if term is not None else None
         if not isinstance(node, ast.expr) or node is root or root not in self._place.above(node):
@@ -299,7 +301,7 @@ class Editor:
 
     # -- what the replacement reads, read at another place
 
-    def _check(self, root: Root, replacement: ast.expr, match: Match, writer: Writer, found: Edited) -> Match:
+    def _readable_match(self, root: Root, replacement: ast.expr, match: Match, writer: Writer, found: Edited) -> Match:
         """The match with each variable as something that can be read at the root."""
         variables = dict(match.variables)
         for name in sorted(names_of([replacement], writer.lets)):
@@ -308,21 +310,21 @@ class Editor:
                 continue
             readable = self._readable(value, root)
             if readable is None:
-                self._hoist(name, value, writer, found, self._why(value, root) or _Obstacle(""))
+                self._hoist(name, value, writer, found, self._term_obstacle(value, root) or _Obstacle(""))
             else:
                 variables[name] = readable
         for term in (*match.factors, *match.terms):
-            reason = self._why(term, root)
+            reason = self._term_obstacle(term, root)
             if reason is not None:
                 raise UnwritableError(reason.says)
         return replace(match, variables=variables)
 
     def _readable(self, term: Term, root: Root) -> Term | None:
         """The term, or what its names were made of, as far as that is still the same at the root."""
-        if self._why(term, root) is None:
+        if self._term_obstacle(term, root) is None:
             return term
         if term.name == "leaf":
-            made = self._reader.expanded(term)
+            made = self._reader.expand(term)
             return None if made is None else self._readable(made, root)
         children: list[tuple[str, Term]] = []
         for parameter, child in term.children:
@@ -333,10 +335,10 @@ class Editor:
         origin = children[0][1] if term.origin is not None else None
         return replace(term, node=None, children=tuple(children), origin=origin)
 
-    def _why(self, term: Term, root: Root) -> _Obstacle | None:
-        return next((reason for leaf in _leaves(term) if (reason := self._moved(leaf, root))), None)
+    def _term_obstacle(self, term: Term, root: Root) -> _Obstacle | None:
+        return next((reason for leaf in _leaves(term) if (reason := self._leaf_obstacle(leaf, root))), None)
 
-    def _moved(self, leaf: ast.AST, root: Root) -> _Obstacle | None:
+    def _leaf_obstacle(self, leaf: ast.AST, root: Root) -> _Obstacle | None:
         """Why an expression cannot be read at the root, if it stands elsewhere."""
         if leaf is root or root in self._place.above(leaf):
             return None
@@ -345,7 +347,10 @@ class Editor:
             if isinstance(node, ast.Name):
                 if self._is_global(node, statement):
                     continue
-                then, now = self._reader.reaching.of(node), self._reader.reaching.entering(statement, node.id)
+                then, now = (
+                    self._reader.reaching.definitions_at(node),
+                    self._reader.reaching.definitions_before(statement, node.id),
+                )
                 if then != now:
                     written = any(d.written for d in now)
                     done = "written into" if written else "assigned"
@@ -358,12 +363,12 @@ class Editor:
         """Whether a name in another function of the file is one of the module there and here."""
         if self._place.function(node) is self._reader.reaching.function:
             return False
-        return all(d.node is None for d in self._reader.reaching.entering(statement, node.id))
+        return all(d.node is None for d in self._reader.reaching.definitions_before(statement, node.id))
 
     def _hoist(self, name: str, value: Term, writer: Writer, found: Edited, reason: _Obstacle) -> None:
         """Give the operand a name where it is computed."""
         node = value.node
-        if not isinstance(node, ast.expr) or reason.is_written or self._place.is_late(node):
+        if not isinstance(node, ast.expr) or reason.is_written or self._place.is_deferred(node):
             raise UnwritableError(reason.says)
         scope = self._place.scope(node)
         if scope is not self._place.scope(found.root) or not self._place.is_whole(node):
@@ -377,7 +382,7 @@ class Editor:
 
     # -- in place of the root
 
-    def _rewritten(self, root: Root, written: Written, writer: Writer, found: Edited) -> None:
+    def _rewrite_root(self, root: Root, written: Written, writer: Writer, found: Edited) -> None:
         found.rewritten = written.text
         if isinstance(root, ast.AugAssign):
             self._check_unshared(root.target)
@@ -390,10 +395,10 @@ class Editor:
             if isinstance(inner, ast.NamedExpr) and self._place.code(inner) not in kept and self._is_read(inner):
                 raise UnwritableError(f"{inner.target.id} is assigned in it")
         if isinstance(root, ast.Call) and operator_of(self._place, root)[1]:
-            self._in_place(root, written, found)
+            self._rewrite_in_place(root, written, found)
             return
         self._check_kept(root, kept)
-        found.edits.append(self.replacing(root, written))
+        found.edits.append(self.replacement_edit(root, written))
 
     def _is_read(self, walrus: ast.NamedExpr) -> bool:
         """Whether the name that a walrus gives is read anywhere, or may be."""
@@ -410,7 +415,7 @@ class Editor:
             ):
                 raise UnwritableError("what it writes in place is read elsewhere")
 
-    def _in_place(self, root: ast.Call, written: Written, found: Edited) -> None:
+    def _rewrite_in_place(self, root: ast.Call, written: Written, found: Edited) -> None:
         receiver = root.func.value if isinstance(root.func, ast.Attribute) else None
         if self._place.meaning(root.func) is not None:
             receiver = root.args[0] if root.args else None
@@ -419,7 +424,7 @@ class Editor:
         if isinstance(statement, ast.Expr) and statement.value is root and isinstance(receiver, ast.Name):
             found.edits.append((*self._place.span(root), f"{receiver.id} = {written.text}"))
         elif isinstance(statement, ast.Return):
-            found.edits.append(self.replacing(root, written))
+            found.edits.append(self.replacement_edit(root, written))
         else:
             raise UnwritableError("its result is written into its operand, which may be read elsewhere")
 
@@ -431,11 +436,11 @@ class Editor:
         if not reaching.is_own(receiver):
             raise UnwritableError(f"{receiver.id} is written into, and other names may hold it")
 
-    def replacing(self, node: ast.expr, written: Written) -> Edit:
+    def replacement_edit(self, node: ast.expr, written: Written) -> Edit:
         """An expression written anew, in parentheses only where its surroundings need them."""
         start, end = self._place.span(node)
         text = self._place.text
-        needed = self._needed(node)
+        needed = self._required_binding(node)
         before, after = start - 1, end
         wrapped = before >= 0 and text[before] == "(" and after < len(text) and text[after] == ")"
         parent = self._place.parents[node]
@@ -447,7 +452,7 @@ class Editor:
             return start, end, f"({written.text})"
         return start, end, written.within(needed)
 
-    def _needed(self, node: ast.expr) -> int:
+    def _required_binding(self, node: ast.expr) -> int:
         match self._place.parents[node]:
             case ast.BinOp(left=left, op=symbol):
                 binds = _BINDS.get(type(symbol), ATOM)

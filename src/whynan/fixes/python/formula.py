@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.fixes.candidates import Formula
 from whynan.source.calls import operator_of
 from whynan.source.dataflow import Reaching
-from whynan.source.text import Place, replaced
+from whynan.source.text import Place, apply_edits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -35,18 +35,18 @@ def functional(place: Place, node: ast.expr | ast.AugAssign, edits: Sequence[Edi
     if isinstance(node, ast.AugAssign):
         value = place.span(node.value)
         inner_edits = [(a - value[0], b - value[0], t) for a, b, t in own if value[0] <= a and b <= value[1]]
-        right = replaced(place.code(node.value), inner_edits)
+        right = apply_edits(place.code(node.value), inner_edits)
         symbol = ast.unparse(ast.BinOp(ast.Name("a"), node.op, ast.Name("b")))[2:-2]
         return f"{place.code(node.target)} {symbol} ({right})"
-    return replaced(place.text[start:end], [(a - start, b - start, t) for a, b, t in own])
+    return apply_edits(place.text[start:end], [(a - start, b - start, t) for a, b, t in own])
 
 
-def assigned(name: str, text: str) -> str:
+def assignment_source(name: str, text: str) -> str:
     """An assignment, as a line of a body."""
     return f"{name} = ({text}\n)" if _is_long(text) else f"{name} = {text}"
 
 
-def returned(text: str) -> str:
+def return_source(text: str) -> str:
     """The return of a value."""
     return f"return ({text}\n)" if _is_long(text) else f"return {text}"
 
@@ -56,7 +56,7 @@ def helpers_in(place: Place, body: Sequence[str]) -> list[str]:
     assert place.tree is not None
     functions = {n.name: n for n in place.tree.body if isinstance(n, ast.FunctionDef) and not n.decorator_list}
     found: dict[str, ast.FunctionDef] = {}
-    waiting: list[ast.AST] = [_placed(body).tree or ast.Module([], [])]
+    waiting: list[ast.AST] = [_function_place(body).tree or ast.Module([], [])]
     while waiting:
         for node in ast.walk(waiting.pop()):
             name = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
@@ -70,7 +70,7 @@ def _is_long(text: str) -> bool:
     return "\n" in text or "\r" in text or "#" in text
 
 
-def pair(
+def formula_pair(
     before: Sequence[str],
     after: Sequence[str],
     line: int,
@@ -86,14 +86,18 @@ def pair(
     and which no import or builtin gives: but those of the function's ``own`` hide these.
     """
     known = {*dir(builtins), *imports, *(module.partition(".")[0] for module in added)} - own
-    chains = list(dict.fromkeys(chain for body in (before, after) for _, chain in _free(_placed(body), known, names)))
+    chains = list(
+        dict.fromkeys(
+            chain for body in (before, after) for _, chain in _free_variables(_function_place(body), known, names)
+        )
+    )
     parameters = _parameters(chains)
     called = dict(zip(chains, parameters, strict=True))
 
     def formula(body: Sequence[str]) -> Formula:
-        place = _placed(body)
-        edits = [(*place.span(node), called[c]) for node, c in _free(place, known, names) if called[c] != c]
-        text = "\n".join(line[1:] for line in replaced(place.text, edits)[len(_HEAD) :].split("\n"))
+        place = _function_place(body)
+        edits = [(*place.span(node), called[c]) for node, c in _free_variables(place, known, names) if called[c] != c]
+        text = "\n".join(line[1:] for line in apply_edits(place.text, edits)[len(_HEAD) :].split("\n"))
         read = {n.id for n in place.parents if isinstance(n, ast.Name)}
         needed = [imports[name] for name in sorted(read & imports.keys())]
         needed += [f"import {module}" for module in sorted(added) if module.partition(".")[0] in read - imports.keys()]
@@ -105,7 +109,7 @@ def pair(
 _HEAD: Final = "def body():\n"
 
 
-def _placed(body: Sequence[str]) -> Place:
+def _function_place(body: Sequence[str]) -> Place:
     """A body as that of a function."""
     lines = "\n".join(body).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     return Place(_HEAD + "\n".join(f" {line}" for line in lines))
@@ -134,7 +138,7 @@ def _chains(place: Place) -> list[tuple[ast.expr, ast.Name, str]]:
     return sorted(found, key=lambda chain: (chain[0].lineno, chain[0].col_offset))
 
 
-def _free(place: Place, known: Collection[str], given: frozenset[str] | None) -> list[tuple[ast.expr, str]]:
+def _free_variables(place: Place, known: Collection[str], given: frozenset[str] | None) -> list[tuple[ast.expr, str]]:
     """What a body reads as it was before it; ``known`` are the names that need not be given."""
     assert place.tree is not None
     (body,) = place.tree.body
@@ -142,7 +146,7 @@ def _free(place: Place, known: Collection[str], given: frozenset[str] | None) ->
     reaching = Reaching(place, body)
     free: list[tuple[ast.expr, str]] = []
     for node, name, chain in _chains(place):
-        if not any(definition.node is None for definition in reaching.of(name)):
+        if not any(definition.node is None for definition in reaching.definitions_at(name)):
             continue
         if name.id in given if given is not None and place.function(name) is body else name.id not in known:
             free.append((node, chain))

@@ -22,7 +22,7 @@ def visible(place: Place, node: ast.AST) -> dict[str, str]:
     found: dict[str, str] = {}
     scopes = [scope for scope in place.above(node) if isinstance(scope, (*_FUNCTIONS, ast.Module))]
     for name, statements in place.importing.items():
-        if name in place.assigned:
+        if name in place.assigned_names:
             continue
         for scope in scopes:
             own = [statement for statement in statements if _home(place, statement) is scope]

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Declined
-from whynan.fixes.python.formula import helpers_in, pair
+from whynan.fixes.python.formula import formula_pair, helpers_in
 from whynan.fixes.python.imports import statements_of
 from whynan.source.calls import function_of
-from whynan.source.dataflow import Reaching, written_by
+from whynan.source.dataflow import Reaching, mutated_name
 from whynan.source.syntax import dotted
-from whynan.source.text import Place, parsed
+from whynan.source.text import Place, parse_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,7 +58,7 @@ class _Version:
         return next((b for b in blocks if self.region[0] in b), self.region)
 
 
-def _behind(version: _Version, count: int) -> list[ast.stmt]:
+def _following_statements(version: _Version, count: int) -> list[ast.stmt]:
     """So many statements behind the region, all of which only give names values, or return one."""
     found = version.after[:count]
     if len(found) < count or not all(isinstance(one, _COMPUTING) for one in found):
@@ -66,7 +66,9 @@ def _behind(version: _Version, count: int) -> list[ast.stmt]:
     return found
 
 
-def compared(before: str, after: str, path: str, line: int, *, further: int = 0) -> tuple[Formula, Formula] | Declined:
+def compare_versions(
+    before: str, after: str, path: str, line: int, *, further: int = 0
+) -> tuple[Formula, Formula] | Declined:
     """What two versions of a file compute, as two formulas of the same inputs.
 
     The formulas are of the smallest run of statements in one function that holds every difference and `line` (of the
@@ -78,36 +80,36 @@ def compared(before: str, after: str, path: str, line: int, *, further: int = 0)
     """
     title = f"the change of {path}"
     try:
-        return _compared(before, after, line, further)
+        return _compare_regions(before, after, line, further)
     except _DeclinedError as error:
         return Declined(title, str(error))
 
 
-def _compared(before: str, after: str, line: int, further: int) -> tuple[Formula, Formula]:
+def _compare_regions(before: str, after: str, line: int, further: int) -> tuple[Formula, Formula]:
     old, new = Place(before), Place(after)
     for place, name in ((old, "before"), (new, "after")):
-        if place.tree is None or parsed(place.text) is None:
+        if place.tree is None or parse_or_none(place.text) is None:
             raise _DeclinedError(f"the file {name} the change does not parse")
     function = _function_at(old, line)
-    other = _same_function(new, old.qualified(function))
+    other = _same_function(new, old.qualified_name(function))
     if other is None:
-        raise _DeclinedError(f"{old.qualified(function)} is gone after the change")
-    if _outside(old, function) != _outside(new, other):
+        raise _DeclinedError(f"{old.qualified_name(function)} is gone after the change")
+    if _dump_outside(old, function) != _dump_outside(new, other):
         raise _DeclinedError(
-            f"it changes more than {old.qualified(function) or 'the module'}, where the bad number was born"
+            f"it changes more than {old.qualified_name(function) or 'the module'}, where the bad number was born"
         )
     first, second = _region(list(function.body), list(other.body), line)
     versions = _Version(old, function, first), _Version(new, other, second)
     for version in versions if further else ():
-        version.region = [*version.region, *_behind(version, further)]
-    versions = _widened(*versions)
+        version.region = [*version.region, *_following_statements(version, further)]
+    versions = _extend_regions(*versions)
     first = versions[0].region
     outputs = _outputs(*versions)
     bodies = [_body(version, outputs) for version in versions]
     bodies = [[*helpers_in(v.place, body), *body] for v, body in zip(versions, bodies, strict=True)]
-    outer = {name for version in versions for name in _outer(version)}
+    outer = {name for version in versions for name in _free_names(version)}
     imports = statements_of(old) | statements_of(new)
-    return pair(bodies[0], bodies[1], first[0].lineno, imports, names=frozenset(outer))
+    return formula_pair(bodies[0], bodies[1], first[0].lineno, imports, names=frozenset(outer))
 
 
 def _function_at(place: Place, line: int) -> Function | ast.Module:
@@ -127,10 +129,10 @@ def _same_function(place: Place, qualified: str | None) -> Function | ast.Module
     if qualified is None:
         return place.tree
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
-    return next((n for n in place.parents if isinstance(n, kinds) and place.qualified(n) == qualified), None)
+    return next((n for n in place.parents if isinstance(n, kinds) and place.qualified_name(n) == qualified), None)
 
 
-def _outside(place: Place, function: Function | ast.Module) -> str:
+def _dump_outside(place: Place, function: Function | ast.Module) -> str:
     """All of a file but the body of one function, and imports, which may be added."""
     own = [] if isinstance(function, ast.Module) else function.body
     skipped = {id(statement) for statement in own}
@@ -170,34 +172,34 @@ def _region(before: list[ast.stmt], after: list[ast.stmt], line: int) -> tuple[l
         else:
             first, second = before[start - 1 :], after[start - 1 :]
     if len(first) == len(second) == 1:
-        inner = _within(first[0], second[0], line)
+        inner = _inner_region(first[0], second[0], line)
         if inner is not None:
             return inner
     return first, second
 
 
-def _widened(old: _Version, new: _Version) -> tuple[_Version, _Version]:
+def _extend_regions(old: _Version, new: _Version) -> tuple[_Version, _Version]:
     """Two versions with the statements before that relate what only one of them reads to what the other reads.
 
     Where ``p.log()`` becomes ``x.log_softmax(-1)``, ``p = x.softmax(-1)`` is part of what is compared: p and x do not
     vary by themselves.
     """
     while True:
-        one, other = _outer(old), _outer(new)
+        one, other = _free_names(old), _free_names(new)
         earlier = old.before
         if one == other or len(earlier) != len(new.before):
             return old, new
-        start = _relating(earlier, one | other, one ^ other)
+        start = _relating_statement(earlier, one | other, one ^ other)
         if start is None:
             return old, new
         old.region = [*earlier[start:], *old.region]
         new.region = [*new.before[start:], *new.region]
 
 
-def _relating(statements: Sequence[ast.stmt], read: set[str], alone: set[str]) -> int | None:
+def _relating_statement(statements: Sequence[ast.stmt], read: set[str], alone: set[str]) -> int | None:
     """Where the nearest statement is that makes one of some names of others, some of which only one version reads."""
     for at in range(len(statements) - 1, -1, -1):
-        stored = {*_stored(statements[at : at + 1])}
+        stored = {*_assigned_names(statements[at : at + 1])}
         given = {n.id for n in ast.walk(statements[at]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
         if stored & read and (stored | given) & alone:
             return at
@@ -208,7 +210,7 @@ def _same(first: ast.AST, second: ast.AST) -> bool:
     return ast.dump(first) == ast.dump(second)
 
 
-def _within(first: ast.stmt, second: ast.stmt, line: int) -> tuple[list[ast.stmt], list[ast.stmt]] | None:
+def _inner_region(first: ast.stmt, second: ast.stmt, line: int) -> tuple[list[ast.stmt], list[ast.stmt]] | None:
     """The region inside one compound statement, where nothing else of it differs."""
     if type(first) is not type(second):
         return None
@@ -235,7 +237,7 @@ def _dumped(value: object) -> str:
     return ast.dump(value) if isinstance(value, ast.AST) else repr(value)
 
 
-def _stored(region: Sequence[ast.stmt]) -> list[str]:
+def _assigned_names(region: Sequence[ast.stmt]) -> list[str]:
     found: dict[str, None] = {}
     for statement in region:
         for node in ast.walk(statement):
@@ -244,12 +246,12 @@ def _stored(region: Sequence[ast.stmt]) -> list[str]:
     return list(found)
 
 
-def _written(region: Sequence[ast.stmt]) -> list[str]:
+def _mutated_names(region: Sequence[ast.stmt]) -> list[str]:
     """The names whose values the region writes into."""
     found: dict[str, None] = {}
     for statement in region:
         for node in ast.walk(statement):
-            if isinstance(node, ast.Call) and (root := written_by(node)) is not None:
+            if isinstance(node, ast.Call) and (root := mutated_name(node)) is not None:
                 found[root.id] = None
             elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
                 names = dotted(node.value)
@@ -267,14 +269,24 @@ def _outputs(old: _Version, new: _Version) -> list[str]:
         for statement in version.region:
             leaving = next((n for n in ast.walk(statement) if isinstance(n, _LEAVING)), None)
             if leaving is not None:
-                raise _DeclinedError(f"the changed statements have {_called(leaving)} in them")
+                raise _DeclinedError(f"the changed statements have {_statement_keyword(leaving)} in them")
     if any(isinstance(n, ast.Return) for v in (old, new) for s in v.region for n in ast.walk(s)):
         if all(v.region[-1] is v.function.body[-1] and _always_returns(v.region) for v in (old, new)):
             return []
         raise _DeclinedError("the changed statements return on some ways only")
-    changed = dict.fromkeys([*_stored(old.region), *_written(old.region), *_stored(new.region), *_written(new.region)])
+    changed = dict.fromkeys(
+        [
+            *_assigned_names(old.region),
+            *_mutated_names(old.region),
+            *_assigned_names(new.region),
+            *_mutated_names(new.region),
+        ]
+    )
     outputs = [name for name in changed if _is_read_after(old, name) or _is_read_after(new, name)]
-    both = {*_stored(old.region), *_written(old.region)} & {*_stored(new.region), *_written(new.region)}
+    both = {*_assigned_names(old.region), *_mutated_names(old.region)} & {
+        *_assigned_names(new.region),
+        *_mutated_names(new.region),
+    }
     if not outputs:
         raise _DeclinedError("nothing that the changed statements compute is read after them")
     missing = next((name for name in outputs if name not in both), None)
@@ -283,7 +295,7 @@ def _outputs(old: _Version, new: _Version) -> list[str]:
     return outputs
 
 
-def _called(node: ast.AST) -> str:
+def _statement_keyword(node: ast.AST) -> str:
     return {"YieldFrom": "yield", "Nonlocal": "nonlocal"}.get(type(node).__name__, type(node).__name__.lower())
 
 
@@ -304,12 +316,12 @@ def _is_read_after(version: _Version, name: str) -> bool:
     inside = {node for statement in version.region for node in ast.walk(statement)}
     reaching = version.reaching
     readers = (n for n in reaching.at if isinstance(n, ast.Name) and n.id == name and n not in inside)
-    if any(d.node in inside for node in readers for d in reaching.of(node)):
+    if any(d.node in inside for node in readers for d in reaching.definitions_at(node)):
         return True
     return isinstance(version.function, ast.Module)
 
 
-def _outer(version: _Version) -> set[str]:
+def _free_names(version: _Version) -> set[str]:
     """The names that the region reads as they were before it."""
     inside = {node for statement in version.region for node in ast.walk(statement)}
     reaching = version.reaching
@@ -318,9 +330,9 @@ def _outer(version: _Version) -> set[str]:
     known = {*version.place.imports, *dir(builtins), *functions}
     found: set[str] = set()
     for node in inside:
-        if not isinstance(node, ast.Name) or all(d.node in inside for d in reaching.of(node)):
+        if not isinstance(node, ast.Name) or all(d.node in inside for d in reaching.definitions_at(node)):
             continue
-        if node.id not in known or (node.id in version.place.assigned and node.id not in functions):
+        if node.id not in known or (node.id in version.place.assigned_names and node.id not in functions):
             found.add(node.id)
     _check_calls(version, inside, found)
     return found
@@ -350,8 +362,8 @@ class _OutOfPlace(ast.NodeTransformer):
 
 
 def _body(version: _Version, outputs: Sequence[str]) -> list[str]:
-    outer = _outer(version)
-    lines = [f"{name} = {name}.clone()" for name in _written(version.region) if name in outer]
+    outer = _free_names(version)
+    lines = [f"{name} = {name}.clone()" for name in _mutated_names(version.region) if name in outer]
     for statement in version.region:
         fresh = ast.parse(ast.unparse(statement)) if not isinstance(statement, ast.Return) else None
         if fresh is None:

@@ -16,7 +16,9 @@ _LIMITS: Final = "finfo"
 """What is called so is as short as a name."""
 
 
-def shared(tree: ast.expr, names: Sequence[tuple[str, ast.expr]], *, every: bool = True) -> tuple[ast.expr, Lets]:
+def extract_repeated_parts(
+    tree: ast.expr, names: Sequence[tuple[str, ast.expr]], *, every: bool = True
+) -> tuple[ast.expr, Lets]:
     """An expression with names for the parts of it that occur more than once, the largest first; and these parts.
 
     ``names`` says what some of them are called; with ``every`` one that occurs once gets its name too. Another part is
@@ -29,7 +31,7 @@ def shared(tree: ast.expr, names: Sequence[tuple[str, ast.expr]], *, every: bool
         dump = ast.dump(part)
         name = _free(called.get(dump, _UNNAMED), taken)
         taken.add(name)
-        renamed = _Renaming(dump, ast.Name(name, ast.Load())).of
+        renamed = _PartReplacer(dump, ast.Name(name, ast.Load())).apply
         tree = renamed(tree)
         lets = {known: renamed(value) for known, value in lets.items()}
         lets[name] = part
@@ -39,8 +41,8 @@ def shared(tree: ast.expr, names: Sequence[tuple[str, ast.expr]], *, every: bool
 def with_constants(tree: ast.expr, constants: Mapping[str, ast.expr]) -> ast.expr:
     """An expression some variables of which are known: what differs in them alone may be the same."""
     for name, value in constants.items():
-        tree = _Renaming(ast.dump(ast.Name(name, ast.Load())), value).of(tree)
-    return _Reducing().visit(tree)
+        tree = _PartReplacer(ast.dump(ast.Name(name, ast.Load())), value).apply(tree)
+    return _MaximumRemover().visit(tree)
 
 
 def names_of(trees: Iterable[ast.expr], lets: Lets) -> Counter[str]:
@@ -66,7 +68,7 @@ def _largest(trees: Sequence[ast.expr], lets: Lets, called: Collection[str], *, 
             if not isinstance(node, (ast.Call, ast.BinOp, ast.Compare, ast.UnaryOp)):
                 continue
             dump = ast.dump(node)
-            if dump in called or _is_worth_it(node):
+            if dump in called or _is_worth_naming(node):
                 counts[dump] += 1
                 found[dump] = node
     for value in lets.values():
@@ -75,7 +77,7 @@ def _largest(trees: Sequence[ast.expr], lets: Lets, called: Collection[str], *, 
     return found[max(repeated, key=len)] if repeated else None
 
 
-def _is_worth_it(node: ast.expr) -> bool:
+def _is_worth_naming(node: ast.expr) -> bool:
     """Whether something is computed in it that is worth a name; of ``norm(x) == 0`` that is the norm."""
     if isinstance(node, ast.Compare) and isinstance(node.comparators[0], ast.Constant):
         return False
@@ -87,14 +89,14 @@ def _free(name: str, taken: set[str]) -> str:
     return next(c for c in (name, *(f"{name}_{i}" for i in range(2, 100))) if c not in taken)
 
 
-class _Renaming(ast.NodeTransformer):
+class _PartReplacer(ast.NodeTransformer):
     """Puts a name, or another expression, in the place of a part, wherever it stands."""
 
     def __init__(self, dump: str, new: ast.expr) -> None:
         self._dump = dump
         self._new = new
 
-    def of(self, tree: ast.expr) -> ast.expr:
+    def apply(self, tree: ast.expr) -> ast.expr:
         """An expression with the other in it."""
         found = self.visit(tree)
         return found if isinstance(found, ast.expr) else tree
@@ -106,7 +108,7 @@ class _Renaming(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-class _Reducing(ast.NodeTransformer):
+class _MaximumRemover(ast.NodeTransformer):
     """Takes away the maximum of a row that is of one element already."""
 
     def visit_Call(self, node: ast.Call) -> ast.AST:

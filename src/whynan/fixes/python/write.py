@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
 from whynan.expr.match import Missing, is_divisor
-from whynan.expr.pattern import folded, index_of
-from whynan.expr.term import Term, negated, sum_of
+from whynan.expr.pattern import fold_constant, subscript_source
+from whynan.expr.term import Term, negate, sum_of
 from whynan.ops import signatures
 from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
-from whynan.source.text import replaced
+from whynan.source.text import apply_edits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,7 +129,7 @@ class Writer:
         parent, _, last = module.rpartition(".")
         if parent:
             return f"{self._module(parent)}.{last}"
-        if module in self.place.assigned or module in self.visible:
+        if module in self.place.assigned_names or module in self.visible:
             raise UnwritableError(f"the name {module} is something else there")
         self.imports.add(module)
         return module
@@ -174,7 +174,7 @@ class Writer:
         if sign and len(above) == 1 and not below and above[0].name == "add":
             items = above[0].operands
             if 2 * sum(map(_is_negative, items)) >= len(items):
-                return self._sum(sum_of([negated(item) for item in items]))
+                return self._sum(sum_of([negate(item) for item in items]))
         if len(above) == 1 and not below:
             return Written(sign + self.term(above[0]).within(5), 5 if sign else self.term(above[0]).binds)
         return Written(sign + text, 4)
@@ -195,7 +195,7 @@ class Writer:
 
     def replacement(self, node: ast.expr, match: Match, counts: Mapping[str, int]) -> Written:
         """The text of a replacement, or of a part of one; ``counts`` says how often the whole reads each variable."""
-        value = folded(node)
+        value = fold_constant(node)
         if value is not None:
             return self._constant(node, value)
         match node:
@@ -228,7 +228,7 @@ class Writer:
             case ast.Attribute(value=value, attr=attribute):
                 return Written(f"{self.replacement(value, match, counts).within(ATOM)}.{attribute}")
             case ast.Subscript(value=value):
-                return Written(f"{self.replacement(value, match, counts).within(ATOM)}[{index_of(node)}]")
+                return Written(f"{self.replacement(value, match, counts).within(ATOM)}[{subscript_source(node)}]")
             case ast.Call(func=ast.Name(id=name)):
                 return self._operator(name, node, match, counts)
             case ast.List(elts=parts):
@@ -257,7 +257,7 @@ class Writer:
             self._depth += 1
             written = self.replacement(let, match, counts)
             self._depth -= 1
-            return self._named(name, written)
+            return self._bind_name(name, written)
         value = match.variables.get(name)
         if value is None:
             raise UnwritableError(f"nothing there says what {name} is")
@@ -269,12 +269,12 @@ class Writer:
         written = self.term(value)
         if counts[name] > 1 and not is_simple(written.text) and self.naming != "nowhere":
             self.moved.append(value)
-            return self._named(name, written)
+            return self._bind_name(name, written)
         if self._depth:
             self.moved.append(value)
         return written
 
-    def _named(self, name: str, written: Written) -> Written:
+    def _bind_name(self, name: str, written: Written) -> Written:
         """What is read again, by the name that it is given here."""
         own = self._bound[name] = self.fresh(name)
         if self.naming == "within":
@@ -339,12 +339,12 @@ class Writer:
             module = self.torch() if home is None else f"{self.torch()}.{home}"
         return Written(f"{module}.{name}({', '.join(given)})")
 
-    def around(self, written: Written, match: Match) -> Written:
+    def with_surroundings(self, written: Written, match: Match) -> Written:
         """What the source has around the pattern's own operators: casts and views, factors, terms."""
         for call, operand in match.wrappers:
             start = self.place.span(call)[0]
             inner = self.place.span(operand)
-            text = replaced(self.place.code(call), [(inner[0] - start, inner[1] - start, written.within(ATOM))])
+            text = apply_edits(self.place.code(call), [(inner[0] - start, inner[1] - start, written.within(ATOM))])
             written = Written(text)
         for factor in match.factors:
             if factor.name == "number" and factor.value == -1:
@@ -366,7 +366,7 @@ def _number_in(node: ast.expr, match: Match) -> float | None:
     value = match.variables.get(node.id) if isinstance(node, ast.Name) else None
     if isinstance(value, Term):
         return value.value if value.name == "number" else None
-    return folded(node)
+    return fold_constant(node)
 
 
 def _is_negative(term: Term) -> bool:

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from whynan.models.checkpoint.pickles import StandIn, Wrapper, plain, tensor_of
-from whynan.models.counting import NOTHING, Counted, UncountableError, counted, layout_of
+from whynan.models.counting import NOTHING, Counted, UncountableError, count_elements, layout_of
 from whynan.records.checkpoint import Meaning, Stored
-from whynan.traces.json import spelled
+from whynan.traces.json import escape_surrogates
 
 # -- Which infinities of a checkpoint are meant: masks, start values of a search for an extreme, settings --------------
 
@@ -127,7 +127,7 @@ class Contents:
             self.tensors.append(first.model_copy(update={"name": name, "file": file, "same_as": first.name}))
             return
         try:
-            found, unread = counted(tensor, self._tick), None
+            found, unread = count_elements(tensor, self._tick), None
         except UncountableError as error:
             found, unread = NOTHING, str(error)
         stored = self._judged(name, found, file, tensor, unread)
@@ -228,10 +228,10 @@ class Place:
         while place is not None:
             parts.append(place._part)
             place = place._before
-        return spelled("".join(reversed(parts)).removeprefix("."))
+        return escape_surrogates("".join(reversed(parts)).removeprefix("."))
 
 
-def contents(document: Any) -> Iterator[tuple[str, Tensor | Numbers]]:
+def walk_document(document: Any) -> Iterator[tuple[str, Tensor | Numbers]]:
     """Each tensor of a document, and each number that is not finite (with its neighbours, where it is in a list).
 
     In the order of the document. A container that lies in several places is entered at the first.
@@ -241,21 +241,21 @@ def contents(document: Any) -> Iterator[tuple[str, Tensor | Numbers]]:
     while waiting:
         place, value = waiting.pop()
         if isinstance(value, StandIn) and (array := tensor_of(value)) is not None:
-            yield _named(place), array
+            yield _place_text(place), array
         elif isinstance(value, Tensor) and not isinstance(value, Wrapper):
-            yield _named(place), plain(value)
+            yield _place_text(place), plain(value)
         elif isinstance(value, float | complex):
             if not cmath.isfinite(value):
-                yield _named(place), _parts([value])
+                yield _place_text(place), _parts([value])
         elif _is_container(value) and id(value) not in entered:
             entered.add(id(value))
             if numbers := _bad_list(value):
-                yield _named(place), numbers
+                yield _place_text(place), numbers
             else:
                 waiting += [(Place(place, part), held) for part, held in _children(value)][::-1]
 
 
-def _named(place: Place | None) -> str:
+def _place_text(place: Place | None) -> str:
     return "(the whole file)" if place is None else str(place)
 
 

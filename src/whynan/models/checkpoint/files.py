@@ -308,7 +308,7 @@ def _parts(files: tuple[Path, ...]) -> tuple[Part, ...]:
 
 def _notes(folder: Path, names: list[str]) -> list[str]:
     """What in a folder is more of the checkpoint, and is not read."""
-    more = [name for name in names if os.path.isdir(folder / name) and _within(folder / name)]
+    more = [name for name in names if os.path.isdir(folder / name) and _has_checkpoint_files(folder / name)]
     distributed = sum(name.endswith(_DISTRIBUTED) for name in names)
     notes = [f"not looked at: the folder {excerpt(more, _SHOWN)}, which may hold more of it"] if more else []
     if distributed:
@@ -317,7 +317,7 @@ def _notes(folder: Path, names: list[str]) -> list[str]:
 
 
 def _nothing_in(folder: Path, names: list[str]) -> UsageError:
-    inner = [name for name in names if os.path.isdir(folder / name) and _within(folder / name)]
+    inner = [name for name in names if os.path.isdir(folder / name) and _has_checkpoint_files(folder / name)]
     if any(name.endswith(_DISTRIBUTED) for name in names):
         return UsageError(
             f"{folder} is a checkpoint of torch.distributed.checkpoint, which whynan does not read",
@@ -330,7 +330,7 @@ def _nothing_in(folder: Path, names: list[str]) -> UsageError:
     return UsageError(f"{folder} holds no checkpoint", f"give a folder with a file that ends in {endings}")
 
 
-def _within(folder: Path) -> bool:
+def _has_checkpoint_files(folder: Path) -> bool:
     try:
         return any(name.endswith((*SUFFIXES, _DISTRIBUTED)) for name in os.listdir(folder))
     except OSError:

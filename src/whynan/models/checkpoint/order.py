@@ -13,7 +13,7 @@ import torch
 from whynan.models.checkpoint.pickles import Wrapper, plain
 from whynan.records.base import Number
 from whynan.records.checkpoint import Checkpoint, Order, Unordered
-from whynan.traces.json import spelled
+from whynan.traces.json import escape_surrogates
 
 # -- The order of several checkpoints: by the step that each stores, else by their names as people count ---------------
 
@@ -31,7 +31,7 @@ def steps_of(document: Any) -> dict[str, Number]:
     return {key: step for key, step in found.items() if step is not None}
 
 
-def ordered(checkpoints: Sequence[Checkpoint]) -> tuple[list[Checkpoint], Order]:
+def order_checkpoints(checkpoints: Sequence[Checkpoint]) -> tuple[list[Checkpoint], Order]:
     """Checkpoints in order, those that cannot be read last, and how the order was had."""
     readable = [checkpoint for checkpoint in checkpoints if checkpoint.verdict != "unreadable"]
     by_name = sorted(checkpoints, key=lambda checkpoint: natural(checkpoint.name))
@@ -97,7 +97,9 @@ def short_names(paths: Sequence[str]) -> list[str]:
             break
     else:
         names = list(paths)
-    return [spelled(f"{name}/" if os.path.isdir(path) else name) for name, path in zip(names, paths, strict=True)]
+    return [
+        escape_surrogates(f"{name}/" if os.path.isdir(path) else name) for name, path in zip(names, paths, strict=True)
+    ]
 
 
 def excerpt(texts: Sequence[str], most: int) -> str:

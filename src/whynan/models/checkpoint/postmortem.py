@@ -11,13 +11,13 @@ from typing import Final, Protocol
 import torch
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.contents import Allowances, Contents, Held, contents
+from whynan.models.checkpoint.contents import Allowances, Contents, Held, walk_document
 from whynan.models.checkpoint.files import LOG, Form, Members, Part, members, read_log
-from whynan.models.checkpoint.order import distinct, excerpt, ordered, short_names, steps_of
-from whynan.models.checkpoint.tensors import opened, opened_safetensors
+from whynan.models.checkpoint.order import distinct, excerpt, order_checkpoints, short_names, steps_of
+from whynan.models.checkpoint.tensors import load_document, open_safetensors
 from whynan.records.base import Number
 from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, StoredForm
-from whynan.traces.json import spelled
+from whynan.traces.json import escape_surrogates
 
 # -- One checkpoint, file by file: what it holds, how old it says it is, and what of it was not loaded -----------------
 
@@ -44,7 +44,7 @@ def inspect_checkpoint(
         name=name,
         path=path,
         form=_form(members),
-        files=tuple(spelled(part.name) for part in members.parts if part.name is not None),
+        files=tuple(escape_surrogates(part.name) for part in members.parts if part.name is not None),
         size=members.size,
         steps=reading.steps,
         verdict="nonfinite" if bad or bad_numbers else "clean",
@@ -55,7 +55,7 @@ def inspect_checkpoint(
         numbers=tuple(held.numbers),
         logged=reading.logged,
         unloaded=tuple(reading.unloaded),
-        notes=(*map(spelled, members.notes), *_missing(members, {stored.name for stored in held.tensors})),
+        notes=(*map(escape_surrogates, members.notes), *_missing(members, {stored.name for stored in held.tensors})),
     )
 
 
@@ -73,19 +73,19 @@ class _Reading:
         assert members.log is not None
         log = read_log(members.log)
         self.steps, self.logged = log.steps, log.logged
-        for name, numbers in contents(log.rest):
+        for name, numbers in walk_document(log.rest):
             self.contents.add(name, numbers, LOG)
 
     def part(self, part: Part) -> None:
         """What one file holds."""
         if part.form == "safetensors":
-            with opened_safetensors(part.path) as file:
+            with open_safetensors(part.path) as file:
                 self._all(file.contents(), part, file.steps())
             return
-        document = opened(part.path, part.form)
-        self._all(contents(document.document), part, steps_of(document.document))
+        document = load_document(part.path, part.form)
+        self._all(walk_document(document.document), part, steps_of(document.document))
         named = (name for name in document.unloaded if not name.startswith(_READ))
-        self.unloaded.update(dict.fromkeys(map(spelled, named)))
+        self.unloaded.update(dict.fromkeys(map(escape_surrogates, named)))
 
     def _all(self, found: Iterable[tuple[str, Held]], part: Part, steps: dict[str, Number]) -> None:
         # what lies nearer to the root of the checkpoint knows better
@@ -103,7 +103,12 @@ def _form(members: Members) -> StoredForm:
 
 def _missing(members: Members, found: set[str]) -> list[str]:
     """What the indices promise and the shards do not hold."""
-    lacking = sorted(spelled(name) for index in members.indices for name in index.tensors if spelled(name) not in found)
+    lacking = sorted(
+        escape_surrogates(name)
+        for index in members.indices
+        for name in index.tensors
+        if escape_surrogates(name) not in found
+    )
     return [f"the index names tensors that no shard holds: {excerpt(lacking, _SHOWN)}"] if lacking else []
 
 
@@ -125,7 +130,9 @@ class Progress(Protocol):
         ...
 
 
-def read(paths: Sequence[str], *, allow: Sequence[str] = (), progress: Progress | None = None) -> Checkpoints:
+def read_checkpoints(
+    paths: Sequence[str], *, allow: Sequence[str] = (), progress: Progress | None = None
+) -> Checkpoints:
     """What the checkpoints at some paths hold, in order.
 
     Of several, one that cannot be read is told of among the others; raises ``UsageError`` where none can be.
@@ -155,11 +162,17 @@ def _read(paths: Sequence[str], allowances: Allowances, progress: Progress | Non
         try:
             if isinstance(made, UsageError):
                 raise made
-            checkpoints.append(inspect_checkpoint(name, spelled(path), made, allowances, tick))
+            checkpoints.append(inspect_checkpoint(name, escape_surrogates(path), made, allowances, tick))
         except UsageError as error:
             errors.append(error)
             checkpoints.append(
-                Checkpoint(name=name, path=spelled(path), form=None, verdict="unreadable", error=spelled(str(error)))
+                Checkpoint(
+                    name=name,
+                    path=escape_surrogates(path),
+                    form=None,
+                    verdict="unreadable",
+                    error=escape_surrogates(str(error)),
+                )
             )
     if len(errors) == len(checkpoints):
         raise errors[0]
@@ -176,7 +189,7 @@ def _members(path: Path) -> Members | UsageError:
 def _comparison(checkpoints: list[Checkpoint], allowances: Allowances) -> Checkpoints:
     order = None
     if len(checkpoints) > 1:
-        checkpoints, order = ordered(checkpoints)
+        checkpoints, order = order_checkpoints(checkpoints)
     verdicts = [checkpoint.verdict for checkpoint in checkpoints]
     first_bad = verdicts.index("nonfinite") if "nonfinite" in verdicts else None
     good = [place for place, verdict in enumerate(verdicts[:first_bad]) if verdict == "clean"]

@@ -49,7 +49,7 @@ class Opened(NamedTuple):
     unloaded: tuple[str, ...]
 
 
-def opened(path: Path, form: Form) -> Opened:
+def load_document(path: Path, form: Form) -> Opened:
     """The document of a file, its tensors mapped from the disk where the format allows it.
 
     Nothing of the file is run. Raises ``UsageError`` where it cannot be read.
@@ -164,7 +164,7 @@ class SafeFile:
 
 
 @contextmanager
-def opened_safetensors(path: Path) -> Generator[SafeFile]:
+def open_safetensors(path: Path) -> Generator[SafeFile]:
     """A file, open for as long as it is looked at; raises ``UsageError`` where it is not what it says it is."""
     try:
         with cast("Any", safetensors).safe_open(str(path), framework="pt", device="cpu") as handle:

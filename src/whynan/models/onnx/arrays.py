@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from onnx import OptionalProto, SequenceProto, TensorProto, numpy_helper
 
 from whynan.errors import UsageError
-from whynan.models.onnx.model import STRING, Signature, bits_of, dtype_name, dtype_of, parsed, read_file, text_of
+from whynan.models.onnx.model import STRING, Signature, bits_of, dtype_name, dtype_of, parse_message, read_file, text_of
 
 _AGAIN: Final = "write it again with numpy.save or numpy.savez"
 _AGAIN_PB: Final = "write it again with onnx.numpy_helper.from_array(array).SerializeToString()"
@@ -156,7 +156,7 @@ def read_pb(path: Path, signature: Signature) -> Any:
 def name_in_pb(path: Path) -> str | None:
     """The name that a tensor in a file of test data bears; None where it has none, or is no tensor."""
     tensor = onnx.TensorProto()
-    return (text_of(tensor.name) or None) if parsed(tensor, read_file(path, _FILE, most=_LARGEST_PB)) else None
+    return (text_of(tensor.name) or None) if parse_message(tensor, read_file(path, _FILE, most=_LARGEST_PB)) else None
 
 
 def _value(data: bytes, signature: Signature) -> Any:
@@ -171,7 +171,7 @@ def _value(data: bytes, signature: Signature) -> Any:
 
 def _message(message: _Message, data: bytes, what: str) -> _Message:
     # an empty file is an empty message, but no tensor
-    if not parsed(message, data) or (not data and what == "tensor"):
+    if not parse_message(message, data) or (not data and what == "tensor"):
         raise _DamagedError(f"holds no {what}, or is cut off")
     return message
 

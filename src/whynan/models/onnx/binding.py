@@ -17,7 +17,7 @@ from whynan.models.checkpoint.order import excerpt
 from whynan.models.onnx.model import STRING, Signature, dtype_of, name_of, spelled_dims
 from whynan.models.onnx.opening import OnnxModel
 from whynan.models.onnx.specs import Filled, Generated
-from whynan.traces.writer import private
+from whynan.traces.writer import open_private
 
 # -- Whether values fit what a model takes: dtype, rank, fixed dimensions, and those that several inputs share ---------
 
@@ -27,7 +27,7 @@ _UNSAID: Final = 1
 """The length of a dimension of which nothing is said."""
 
 
-def listed(signatures: tuple[Signature, ...]) -> str:
+def signatures_text(signatures: tuple[Signature, ...]) -> str:
     """Signatures on one line: ``x: float32[N, 4], mask: bool[N]``."""
     return excerpt([str(signature) for signature in signatures], _SHOWN)
 
@@ -63,11 +63,11 @@ class Binding:
         self._given = given
         self._lengths = {name: (size, f"--free-dimension {name}") for name, size in sizes.items()}
 
-    def settled(self, signature: Signature, value: Any, origin: str) -> Any:
+    def bind_value(self, signature: Signature, value: Any, origin: str) -> Any:
         """A value that was read, in the dtype that the model takes; raises ``UsageError`` where it does not fit."""
         held = signature.holds and replace(signature.holds, name=signature.name)
         if signature.kind == "optional":
-            return None if value is None or held is None else self.settled(held, value, origin)
+            return None if value is None or held is None else self.bind_value(held, value, origin)
         if signature.kind == "sequence":
             if not isinstance(value, list):
                 raise self._unfit(signature, value, origin)
@@ -82,7 +82,7 @@ class Binding:
 
     def _element(self, signature: Signature, value: Any, origin: str) -> Any:
         if signature.kind != "tensor" or not isinstance(value, np.ndarray):
-            return self.settled(signature, value, origin)
+            return self.bind_value(signature, value, origin)
         array = self._typed(signature, cast("NDArray[Any]", value), origin)
         what = f"{signature.name} holds {shape_of(array)} ({origin})"
         self._check_dims(signature, array.shape, what, shares=False)
@@ -137,7 +137,7 @@ class Binding:
                     raise UsageError(f"{what}, where {dim} is {length}, and in {first} it is {known}", self._beside())
 
     def _beside(self) -> str:
-        taken = listed(self._model.inputs)
+        taken = signatures_text(self._model.inputs)
         return f"the model takes {taken}; it was given {excerpt(list(self._given.values()), _SHOWN)}"
 
 
@@ -159,7 +159,7 @@ def write_feeds(values: Mapping[str, Any], folder: Path) -> list[dict[str, str]]
     for number, (name, value) in enumerate(values.items()):
         kind = _kind(value)
         file = f"{number}.{'npy' if kind == 'array' else 'pb'}"
-        with open(folder / file, "wb", opener=private) as out:
+        with open(folder / file, "wb", opener=open_private) as out:
             if kind == "array":
                 np.save(out, value, allow_pickle=False)
             elif kind != "none":

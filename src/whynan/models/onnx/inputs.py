@@ -16,12 +16,12 @@ from whynan.errors import UsageError
 from whynan.models.checkpoint.files import unreadable
 from whynan.models.checkpoint.order import excerpt
 from whynan.models.onnx.arrays import name_in_pb, read_npy, read_npz, read_pb
-from whynan.models.onnx.binding import Binding, check_sizes, listed, shape_of
+from whynan.models.onnx.binding import Binding, check_sizes, shape_of, signatures_text
 from whynan.models.onnx.model import Signature, name_of
 from whynan.models.onnx.opening import OnnxModel
 from whynan.models.onnx.specs import HOW, Filled, Generated, InFile, Nothing, Spec, guess, make, spec_of
 from whynan.records.report import Fed
-from whynan.traces.json import spelled
+from whynan.traces.json import escape_surrogates
 
 # -- Which files of a folder, or which single file, give which inputs of a model; and its test data sets ---------------
 
@@ -116,14 +116,14 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _FileValue:
     """A value from a file, and from which."""
 
     value: Any
     origin: str
 
 
-_Source: TypeAlias = "_Read | Generated | Filled | Nothing | None"
+_Source: TypeAlias = "_FileValue | Generated | Filled | Nothing | None"
 """What an input is made from; None where nothing is said, and it is to be generated."""
 
 
@@ -146,7 +146,7 @@ def read_inputs(
     return [_case(model, sources, seed, name, sizes or {}) for name, sources in _given(model, given)]
 
 
-def generated(
+def generate_cases(
     model: OnnxModel, given: Sequence[str], seed: int, n: int, *, sizes: Mapping[str, int] | None = None
 ) -> Iterator[Case]:
     """Cases of the seeds `seed`, `seed` + 1, ... : for each of `n`, those of :func:`read_inputs`.
@@ -168,7 +168,7 @@ def generated(
 def case_of(model: OnnxModel, values: Mapping[str, Any]) -> Case:
     """The case that a program's own values make, NumPy's arrays or what gives one; raises ``UsageError``."""
     _check_known(model, list(values))
-    sources: dict[str, _Source] = {name: _Read(_as_array(value), "given") for name, value in values.items()}
+    sources: dict[str, _Source] = {name: _FileValue(_as_array(value), "given") for name, value in values.items()}
     return _case(model, sources, None, None, {})
 
 
@@ -202,7 +202,7 @@ def _given(model: OnnxModel, given: Sequence[str]) -> list[tuple[str | None, dic
         path = Path(item)
         cases = cases_in(path)
         if cases and sets:
-            raise UsageError(f"{spelled(item)} is a second folder of test data sets", "give one of them")
+            raise UsageError(f"{escape_surrogates(item)} is a second folder of test data sets", "give one of them")
         if cases:
             sets = [(case.name, dict(_files(model, case))) for case in cases]
             continue
@@ -236,8 +236,8 @@ def files_of(model: OnnxModel, given: Sequence[str]) -> list[Path]:
     return [file for path in paths for folder in (path, *cases_in(path)) for file in values_in(folder)]
 
 
-def _loaded(model: OnnxModel, name: str, path: Path) -> _Read:
-    origin = spelled(str(path))
+def _loaded(model: OnnxModel, name: str, path: Path) -> _FileValue:
+    origin = escape_surrogates(str(path))
     match path.suffix:
         case ".npz":
             arrays = read_npz(path)
@@ -245,19 +245,19 @@ def _loaded(model: OnnxModel, name: str, path: Path) -> _Read:
                 raise UsageError(
                     f"{origin} holds {len(arrays)} arrays, and {name} takes one", f"give {origin} without {name}="
                 )
-            return _Read(next(iter(arrays.values())), origin)
+            return _FileValue(next(iter(arrays.values())), origin)
         case ".pb":
-            return _Read(read_pb(path, _signature(model, name)), origin)
+            return _FileValue(read_pb(path, _signature(model, name)), origin)
         case _:
-            return _Read(read_npy(path), origin)
+            return _FileValue(read_npy(path), origin)
 
 
-def _files(model: OnnxModel, path: Path) -> dict[str, _Read]:
+def _files(model: OnnxModel, path: Path) -> dict[str, _FileValue]:
     """What a file or a folder gives to which input."""
     if path.suffix == ".npz" and not path.is_dir():
         arrays = read_npz(path)
         _check_known(model, list(arrays))
-        return {name: _Read(array, spelled(str(path))) for name, array in arrays.items()}
+        return {name: _FileValue(array, escape_surrogates(str(path))) for name, array in arrays.items()}
     files = files_in(path, [info.name for info in model.proto.graph.input], [held.name for held in model.inputs])
     _check_known(model, list(files))
     return {name: _loaded(model, name, file) for name, file in files.items()}
@@ -271,13 +271,13 @@ def _check_known(model: OnnxModel, names: Sequence[str]) -> None:
 
 def _unknown(model: OnnxModel, names: Sequence[str]) -> UsageError:
     what = "is no input of the model" if len(names) == 1 else "are no inputs of the model"
-    optional = f", or {listed(model.optional_inputs)}" if model.optional_inputs else ""
-    return UsageError(f"{excerpt(names, 4)} {what}", f"it takes {listed(model.inputs) or 'nothing'}{optional}")
+    optional = f", or {signatures_text(model.optional_inputs)}" if model.optional_inputs else ""
+    return UsageError(f"{excerpt(names, 4)} {what}", f"it takes {signatures_text(model.inputs) or 'nothing'}{optional}")
 
 
 def _add(model: OnnxModel, sources: dict[str, _Source], name: str, source: _Source) -> None:
     if name in sources:
-        raise UsageError(f"{name} is given twice", f"give each input once: {listed(model.inputs)}")
+        raise UsageError(f"{name} is given twice", f"give each input once: {signatures_text(model.inputs)}")
     sources[name] = source
 
 
@@ -304,7 +304,7 @@ def _case(
 
 
 def _missing(model: OnnxModel, missing: Sequence[Signature], sources: Mapping[str, _Source]) -> UsageError:
-    taken = listed(model.inputs)
+    taken = signatures_text(model.inputs)
     if not sources:
         return UsageError(f"the model takes {taken}, and was given nothing", HOW)
     lacking = excerpt([held.name for held in missing], 8)
@@ -316,7 +316,7 @@ def _shown(sources: Mapping[str, _Source]) -> dict[str, str]:
     """What was given, as far as it is known before it is made: ``x: float64[2, 4]``."""
     shown: dict[str, str] = {}
     for name, source in sources.items():
-        if isinstance(source, _Read):
+        if isinstance(source, _FileValue):
             shown[name] = f"{name}: {shape_of(source.value)}"
         elif source is not None:
             shown[name] = f"{name}={source.text}"
@@ -327,24 +327,24 @@ def _values(model: OnnxModel, sources: Mapping[str, _Source], binding: Binding, 
     """The values: those of files first, for they say how long the dimensions are that others share."""
     values: dict[str, Any] = {}
     for name, source in sources.items():
-        if isinstance(source, _Read):
-            values[name] = binding.settled(_signature(model, name), source.value, source.origin)
+        if isinstance(source, _FileValue):
+            values[name] = binding.bind_value(_signature(model, name), source.value, source.origin)
     for name, source in sources.items():
         if isinstance(source, Generated | Filled) and source.dims is not None:
-            values[name] = _made(binding, _signature(model, name), source, seed)
+            values[name] = _make_value(binding, _signature(model, name), source, seed)
     for name, source in sources.items():
-        if name not in values and not isinstance(source, _Read):
-            values[name] = _made(binding, _signature(model, name), source, seed)
+        if name not in values and not isinstance(source, _FileValue):
+            values[name] = _make_value(binding, _signature(model, name), source, seed)
     return values
 
 
-def _made(binding: Binding, signature: Signature, source: Generated | Filled | Nothing | None, seed: int) -> Any:
+def _make_value(binding: Binding, signature: Signature, source: Generated | Filled | Nothing | None, seed: int) -> Any:
     if isinstance(source, Nothing):
         if signature.kind != "optional":
             raise UsageError(f"{signature.name}=none, and the model takes {signature}", HOW)
         return None
     if signature.kind in ("optional", "sequence") and signature.holds is not None:
-        made = _made(binding, replace(signature.holds, name=signature.name), source, seed)
+        made = _make_value(binding, replace(signature.holds, name=signature.name), source, seed)
         return [made] if signature.kind == "sequence" else made
     if signature.kind != "tensor" or signature.dtype is None:
         raise UsageError(f"{signature} cannot be generated", f"give {signature.name}=FILE.pb")
@@ -354,7 +354,7 @@ def _made(binding: Binding, signature: Signature, source: Generated | Filled | N
 
 
 def _fed(signature: Signature, value: Any, source: _Source, seed: int) -> Fed:
-    if isinstance(source, _Read):
+    if isinstance(source, _FileValue):
         origin = source.origin
     elif source is None or isinstance(source, Generated):
         spec = guess(signature.dtype or "float32") if source is None else source

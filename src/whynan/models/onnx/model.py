@@ -34,20 +34,20 @@ from whynan.models.checkpoint.files import STRANGERS, unreadable
 # -- The parts of an ONNX model one after another: its graphs, those in bodies and functions, their nodes and tensors
 
 
-class Held(NamedTuple):
+class NodeInModel(NamedTuple):
     """A node, and the function whose body it stands in; None for the graph and the bodies of its nodes."""
 
     node: NodeProto
     function: FunctionProto | None
 
 
-def nodes(model: ModelProto) -> Iterator[Held]:
+def nodes(model: ModelProto) -> Iterator[NodeInModel]:
     """Every node: of the graph, of the functions, and of the bodies in either."""
     for node in nodes_of(model.graph.node):
-        yield Held(node, None)
+        yield NodeInModel(node, None)
     for function in model.functions:
         for node in nodes_of(function.node):
-            yield Held(node, function)
+            yield NodeInModel(node, function)
 
 
 def nodes_of(first: Iterable[NodeProto]) -> Iterator[NodeProto]:
@@ -128,14 +128,14 @@ _STRANGERS: Final[tuple[tuple[int, bytes, str, str | None], ...]] = (
 )
 
 
-class Read(NamedTuple):
+class ModelFile(NamedTuple):
     """A model as it stands in its file, and the SHA-256 of the file."""
 
     proto: onnx.ModelProto
     sha256: str
 
 
-def read_model(path: Path) -> Read:
+def read_model(path: Path) -> ModelFile:
     """The model in a file, nothing of it checked but that it is one; raises ``UsageError`` for what is none."""
     data = read_file(path, _ANY, most=_LARGEST)
     if not data:
@@ -145,9 +145,9 @@ def read_model(path: Path) -> Read:
             raise UsageError(f"{path} {what}", hint or _ANY)
     proto = onnx.ModelProto()
     # a truncated model cannot be parsed: its graph is longer than what is left of it
-    if not parsed(proto, data) or not proto.HasField("graph"):
+    if not parse_message(proto, data) or not proto.HasField("graph"):
         raise UsageError(f"{path} is no ONNX model, or is cut off", AGAIN)
-    return Read(proto, hashlib.sha256(data).hexdigest())
+    return ModelFile(proto, hashlib.sha256(data).hexdigest())
 
 
 def read_file(path: Path, hint: str, *, most: int) -> bytes:
@@ -175,7 +175,7 @@ def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
-def parsed(message: Message, data: bytes) -> bool:
+def parse_message(message: Message, data: bytes) -> bool:
     """Fill a message from bytes; False where they are no such message."""
     try:
         message.ParseFromString(data)

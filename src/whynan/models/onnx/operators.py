@@ -9,7 +9,7 @@ import onnx
 from onnx import FunctionProto, ModelProto, OperatorSetIdProto, defs
 
 from whynan.errors import UsageError
-from whynan.models.onnx.model import AGAIN, Held, nodes, text_of
+from whynan.models.onnx.model import AGAIN, NodeInModel, nodes, text_of
 
 Opset = dict[str, int]
 """The version of each domain, by the name that reports use: ``ai.onnx`` where a model says nothing."""
@@ -48,7 +48,7 @@ def opset_of(proto: ModelProto) -> Opset:
 
 
 def _imports(entries: Iterable[OperatorSetIdProto]) -> Opset:
-    known = _known()
+    known = _newest_versions()
     opset: Opset = {}
     for entry in entries:
         domain = domain_of(entry.domain)
@@ -64,7 +64,7 @@ def _imports(entries: Iterable[OperatorSetIdProto]) -> Opset:
     return opset
 
 
-def _known() -> dict[str, int]:
+def _newest_versions() -> dict[str, int]:
     """The newest version of each domain that the installed onnx has."""
     versions = cast("Mapping[str, tuple[int, int]]", cast("Any", defs).C.schema_version_map())
     return {domain_of(domain): newest for domain, (_, newest) in versions.items()}
@@ -75,7 +75,7 @@ def domain_of(domain: str) -> str:
     return text_of(domain) or ONNX
 
 
-def _within(domain: str) -> str:
+def _schema_domain(domain: str) -> str:
     """A domain as the table of operators knows it."""
     return "" if domain == ONNX else domain
 
@@ -87,7 +87,7 @@ def check_operators(proto: ModelProto, opset: Opset, *, custom_ops: bool) -> Non
     domain of ONNX Runtime: of that its engine decides. With `custom_ops`, so is every operator that ONNX does not have.
     """
     own = {(domain_of(function.domain), function.name) for function in proto.functions}
-    versions = _known()
+    versions = _newest_versions()
     imports = {_key(function): _imports(function.opset_import) for function in proto.functions}
     seen: set[tuple[str, str, int | None]] = set()
     for held in nodes(proto):
@@ -98,7 +98,7 @@ def check_operators(proto: ModelProto, opset: Opset, *, custom_ops: bool) -> Non
         if kind in seen or (domain, node.op_type) in own:
             continue
         seen.add(kind)
-        if custom_ops and not defs.has(node.op_type, domain=_within(domain)):
+        if custom_ops and not defs.has(node.op_type, domain=_schema_domain(domain)):
             continue
         if domain in versions:
             _check_version(held, domain, version)
@@ -112,7 +112,7 @@ def _key(function: FunctionProto) -> tuple[str, str, str]:
     return function.domain, function.name, function.overload
 
 
-def _check_version(held: Held, domain: str, version: int | None) -> None:
+def _check_version(held: NodeInModel, domain: str, version: int | None) -> None:
     op = held.node.op_type
     if domain == ONNX and op in _OF_ONNX_RUNTIME:
         return
@@ -120,7 +120,7 @@ def _check_version(held: Held, domain: str, version: int | None) -> None:
         raise UsageError(
             f"{_shown(held)} is of the domain {domain}, and the model does not say of which version", AGAIN
         )
-    within = _within(domain)
+    within = _schema_domain(domain)
     if defs.has(op, max_inclusive_version=version, domain=within):
         return
     if not defs.has(op, domain=within):
@@ -135,7 +135,7 @@ def _check_version(held: Held, domain: str, version: int | None) -> None:
 _UNKNOWN: Final = "upgrade onnx, or give the library that brings it: --custom-ops LIBRARY"
 
 
-def _shown(held: Held) -> str:
+def _shown(held: NodeInModel) -> str:
     node = held.node
     named = node.name or next(filter(None, node.output), "")
     return f"the node {named} ({node.op_type})" if named else f"a node without a name ({node.op_type})"

@@ -229,13 +229,13 @@ class _Cutter:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.AsyncFor() | ast.AsyncWith():
                 return None
             case _:
-                return self._at(node)
+                return self._cut_simple(node)
 
     def _enters(self, node: ast.stmt, first: ast.stmt) -> bool:
         """Whether the position is that of entering a ``with``: its head, or (Python 3.11) all of it."""
         return self.end <= _start(first) or (self.start, self.end) == (_start(node), _end(node))
 
-    def _at(self, node: ast.stmt) -> list[ast.stmt] | None:
+    def _cut_simple(self, node: ast.stmt) -> list[ast.stmt] | None:
         self.statement = node
         if self.including:
             return [node]
@@ -362,7 +362,7 @@ _FACTORY: Final = "_whynan_factory"
 _FUTURE: Final = sum({getattr(__future__, name).compiler_flag for name in __future__.all_feature_names})
 
 
-def compiled(tail: Tail, *, parameters: Collection[str] = (), free: Collection[str] = ()) -> CodeType:
+def compile_tail(tail: Tail, *, parameters: Collection[str] = (), free: Collection[str] = ()) -> CodeType:
     """The code of a tail, with the file, the qualified name and the positions of the original.
 
     Of a module: code to ``exec`` where its live names and those of its `Loop.items` are bound. Of a function: the
@@ -374,7 +374,7 @@ def compiled(tail: Tail, *, parameters: Collection[str] = (), free: Collection[s
     """
     code, cls, statements = tail.owner.code, tail.owner.cls, list(tail.statements)
     if isinstance(tail.owner.node, ast.Module):
-        return _compiled(statements, code)
+        return _compile_module(statements, code)
     if both := set(parameters) & set(free):
         raise ValueError(f"a name is either a parameter or free, not both: {', '.join(sorted(both))}")
     name = code.co_name
@@ -389,13 +389,13 @@ def compiled(tail: Tail, *, parameters: Collection[str] = (), free: Collection[s
         outer, path = ast.ClassDef(cls, [], [], [outer], []), [cls, *path]
     # only what was made here has no position yet
     _placed(outer, code.co_firstlineno)
-    found = _compiled([outer], code)
+    found = _compile_module([outer], code)
     for step in path:
         found = next(c for c in found.co_consts if isinstance(c, CodeType) and c.co_name == step)
     return _renamed(found, found.co_qualname, code.co_qualname)
 
 
-def _compiled(statements: list[ast.stmt], code: CodeType) -> CodeType:
+def _compile_module(statements: list[ast.stmt], code: CodeType) -> CodeType:
     flags = code.co_flags & _FUTURE
     return compile(ast.Module(statements, []), code.co_filename, "exec", flags=flags, dont_inherit=True)
 

@@ -375,7 +375,7 @@ GOES_ON: Final = "_whynan_goes_on"
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def ending(statements: Iterable[ast.stmt]) -> tuple[ast.stmt, ...]:
+def guard_while_loops(statements: Iterable[ast.stmt]) -> tuple[ast.stmt, ...]:
     """The same statements, whose ``while`` loops ask `GOES_ON` before each turn; positions stay."""
     copies = [copy.deepcopy(statement) for statement in statements]
     return tuple(made for each in copies if isinstance(made := _Ending().visit(each), ast.stmt))

@@ -23,7 +23,7 @@ from whynan.report.postmortem.wording import (
     where,
 )
 from whynan.report.terminal import print_page
-from whynan.traces.redaction import Pseudonyms, Redaction, Table, by_value, dropped, kept, named, record
+from whynan.traces.redaction import Pseudonyms, Redaction, Table, alias, by_value, dropped, kept, record
 
 # -- The post-mortem of checkpoints as text: which tensors are bad, and since which checkpoint; about twenty lines -----
 
@@ -162,7 +162,7 @@ def to_json(report: Checkpoints, *, indent: int | None = 2) -> str:
     return json.to_json(report, indent=indent)
 
 
-def read(text: str | bytes) -> Checkpoints:
+def parse_postmortem(text: str | bytes) -> Checkpoints:
     """The post-mortem of a document; raises ``UsageError`` that names the first thing that is wrong with any other."""
     return json.read_as(Checkpoints, SCHEMA, text)
 
@@ -182,15 +182,15 @@ def make_schema() -> dict[str, Any]:
 
 def _stored_name(redaction: Redaction, value: str | None, holder: Any) -> str | None:
     kind = "number" if holder.layout == "number" else "tensor"
-    return None if value is None else redaction.names.of(kind, value)
+    return None if value is None else redaction.names.pseudonym(kind, value)
 
 
 def _checkpoint_name(redaction: Redaction, _: Any, holder: Any) -> str:
-    return redaction.names.of("checkpoint", holder.path)
+    return redaction.names.pseudonym("checkpoint", holder.path)
 
 
 def _error(redaction: Redaction, value: str | None, holder: Any) -> str | None:
-    return None if value is None else f"{redaction.names.of('checkpoint', holder.path)} cannot be read"
+    return None if value is None else f"{redaction.names.pseudonym('checkpoint', holder.path)} cannot be read"
 
 
 def _literal(why: str | None) -> str | None:
@@ -203,22 +203,22 @@ def _why(why: str) -> str:
 
 _CHECKPOINTS: Final[Mapping[type, Table]] = {
     Stored: {
-        "name": _stored_name, "file": named("file"), "dtype": kept, "shape": kept, "layout": kept, "n": kept,
+        "name": _stored_name, "file": alias("file"), "dtype": kept, "shape": kept, "layout": kept, "n": kept,
         "n_nan": kept, "n_posinf": kept, "n_neginf": kept, "n_zero": kept, "n_subnormal": kept, "bad": kept,
         "literal": by_value(_literal), "same_as": _stored_name,
         "unread": by_value(lambda why: None if why is None else "its elements cannot be read"),
     },
-    Logged: {"name": named("logged number"), "n": kept, "n_bad": kept, "first": kept, "step": kept},
+    Logged: {"name": alias("logged number"), "n": kept, "n_bad": kept, "first": kept, "step": kept},
     Checkpoint: {
-        "name": _checkpoint_name, "path": _checkpoint_name, "form": kept, "files": named("file"), "size": kept,
+        "name": _checkpoint_name, "path": _checkpoint_name, "form": kept, "files": alias("file"), "size": kept,
         "steps": kept, "verdict": kept, "error": _error,
         "n_tensors": kept, "n_bad": kept, "n_bad_numbers": kept, "tensors": record, "numbers": record,
-        "logged": record, "unloaded": named("class"), "notes": dropped,
+        "logged": record, "unloaded": alias("class"), "notes": dropped,
     },
     Order: {"by": kept, "key": kept, "why": by_value(_why)},
     Checkpoints: {
         "schema_": dropped, "verdict": kept, "versions": kept, "order": record, "first_bad": kept, "last_good": kept,
-        "unused_allows": named("name"), "checkpoints": record,
+        "unused_allows": alias("name"), "checkpoints": record,
     },
 }  # fmt: skip
 """What becomes of each field."""
@@ -226,4 +226,4 @@ _CHECKPOINTS: Final[Mapping[type, Table]] = {
 
 def redacted(report: Checkpoints) -> Checkpoints:
     """The post-mortem that lets nothing private through."""
-    return Redaction(_CHECKPOINTS, Pseudonyms()).of(report)
+    return Redaction(_CHECKPOINTS, Pseudonyms()).redact(report)

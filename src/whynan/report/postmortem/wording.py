@@ -157,30 +157,34 @@ _NEAR: Final = 0.5
 
 def notes(report: Checkpoints, shown: Checkpoint) -> list[str]:
     """Notes on the checkpoint that is shown, and on all of them."""
-    told = _of(shown)
+    told = _checkpoint_notes(shown)
     if len(report.checkpoints) > 1:
         told = [f"{shown.name}: {note}" for note in told]
         told += [checkpoint.error for checkpoint in report.checkpoints if checkpoint.error is not None]
     return told + [f"--allow {pattern} excused nothing, and can go" for pattern in report.unused_allows]
 
 
-def _of(checkpoint: Checkpoint) -> list[str]:
+def _checkpoint_notes(checkpoint: Checkpoint) -> list[str]:
     own = [stored for stored in checkpoint.tensors if stored.same_as is None]
     told = [
-        _told("could not be counted", [s for s in own if s.unread is not None], lambda s: s.unread or ""),
-        _told("{} bad numbers that are meant", [s for s in own if s.literal is not None], lambda s: s.literal or ""),
+        _tensor_note("could not be counted", [s for s in own if s.unread is not None], lambda s: s.unread or ""),
+        _tensor_note(
+            "{} bad numbers that are meant", [s for s in own if s.literal is not None], lambda s: s.literal or ""
+        ),
         *(_number(stored) for stored in checkpoint.numbers if stored.literal is not None),
         *(_logged(logged) for logged in checkpoint.logged),
-        _told("{} another one's memory, counted once", _shared(checkpoint), lambda s: _shortened(s.same_as or "")),
-        _told("{} nothing but zeros", [s for s in own if _is_all_zero(s)], None),
-        _told("{} subnormal numbers", [s for s in own if s.n_subnormal], lambda s: count_of(s.n_subnormal, s.n)),
-        _told("{} numbers near the limit of their type", [s for s in own if _is_near_limit(s)], _near_text),
+        _tensor_note(
+            "{} another one's memory, counted once", _shared(checkpoint), lambda s: _shortened(s.same_as or "")
+        ),
+        _tensor_note("{} nothing but zeros", [s for s in own if _is_all_zero(s)], None),
+        _tensor_note("{} subnormal numbers", [s for s in own if s.n_subnormal], lambda s: count_of(s.n_subnormal, s.n)),
+        _tensor_note("{} numbers near the limit of their type", [s for s in own if _is_near_limit(s)], _near_text),
         _unloaded(checkpoint.unloaded),
     ]
     return [note for note in (*told, *checkpoint.notes) if note]
 
 
-def _told(verb: str, found: Sequence[Stored], detail: Callable[[Stored], str] | None) -> str:
+def _tensor_note(verb: str, found: Sequence[Stored], detail: Callable[[Stored], str] | None) -> str:
     """A sentence about some tensors, with the first few by name; nothing about none."""
     if not found:
         return ""

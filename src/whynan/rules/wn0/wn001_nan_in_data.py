@@ -32,7 +32,7 @@ from __future__ import annotations
 from whynan.records import Data, Element, Finding
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import result
-from whynan.rules.wording import data_text, origin
+from whynan.rules.wording import data_text, origin_kind
 
 _WHOLE = (
     " A sample that is NaN throughout was usually divided by something of its own that is 0: the maximum of an empty mask, "
@@ -41,7 +41,7 @@ _WHOLE = (
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.birth != "entered" or origin(finding) in ("uninitialised", "ahead"):
+    if finding.birth != "entered" or origin_kind(finding) in ("uninitialised", "ahead"):
         return None
     whole = _whole_rows(finding)
     source = data_text(finding.data) or finding.message or "data from outside"

@@ -34,11 +34,11 @@ from __future__ import annotations
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import result
-from whynan.rules.wording import origin
+from whynan.rules.wording import origin_kind
 
 
 def match(finding: Finding) -> Explanation | None:
-    if finding.birth != "entered" or origin(finding) != "uninitialised":
+    if finding.birth != "entered" or origin_kind(finding) != "uninitialised":
         return None
     element = finding.element
     place = f" at {list(element.index)}" if element.index else ""

@@ -39,7 +39,7 @@ from __future__ import annotations
 from whynan.records import Finding
 from whynan.rules.base import GENERAL, Explanation, Rule
 from whynan.rules.facts import base, result
-from whynan.rules.wording import data_text, doing, origin
+from whynan.rules.wording import data_text, operator_text, origin_kind
 
 _SINKS = {
     "loss": "the loss",
@@ -65,8 +65,8 @@ def match(finding: Finding) -> Explanation | None:
     known = data_text(finding.data)
     source = known or finding.message or "a constant that the program writes"
     arrives = f"{source}, {result(finding)}, arrives in {_sink(finding)}"
-    through = f" through {doing(finding)}" if base(finding) else ""
-    if not known and origin(finding) == "outside_support":
+    through = f" through {operator_text(finding)}" if base(finding) else ""
+    if not known and origin_kind(finding) == "outside_support":
         return Explanation(f"{arrives}{through}", _SUPPORT, GENERAL)
     return Explanation(
         f"{arrives}{through}",
@@ -85,7 +85,7 @@ def _of_the_update(finding: Finding) -> bool:
 def _setting(finding: Finding) -> Explanation:
     """The numbers that an update is made with are the optimizer's settings, and its count of steps."""
     return Explanation(
-        f"the optimizer's update is made with {result(finding)}, a Python number, in {doing(finding)}: a setting such as lr, "
+        f"the optimizer's update is made with {result(finding)}, a Python number, in {operator_text(finding)}: a setting such as lr, "
         f"weight_decay or a beta is {result(finding)} in this step",
         "Neither the gradient nor the parameter is at fault. A scheduler that divides by 0 is the usual source: print "
         "optimizer.param_groups before the step.",

@@ -45,15 +45,15 @@ from __future__ import annotations
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import result
-from whynan.rules.wording import origin, since
+from whynan.rules.wording import bad_since_kind, origin_kind
 
 
 def match(finding: Finding) -> Explanation | None:
     if finding.birth not in ("entered", "literal"):
         return None
-    stepped = since(finding) == "spoilt_during"
-    ahead = origin(finding) == "ahead"
-    if not stepped and not ahead and since(finding) != "bad_before":
+    stepped = bad_since_kind(finding) == "spoilt_during"
+    ahead = origin_kind(finding) == "ahead"
+    if not stepped and not ahead and bad_since_kind(finding) != "bad_before":
         return None
     element = finding.element
     told = f"is bad and gives {result(finding)}"

@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, forward_base, in_known_step, is_nan, is_zero, row
+from whynan.rules.facts import base, forward_base, is_in_library_step, is_nan, is_zero, row
 from whynan.rules.intents import MAGNITUDE, QUOTIENT, epsilon, guard
-from whynan.rules.wording import derivative, here, second_order, spelled
+from whynan.rules.wording import derivative, is_second_order, named_value_text, operand_source
 
 _SLOPE = (
     "The derivative of a quotient divides by its denominator for every element, even where torch.where or a mask takes the "
@@ -49,7 +49,7 @@ _OPERANDS = {"div": ("self", "other"), "true_divide": ("self", "other"), "addcdi
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
-    if in_known_step(finding) or not is_nan(finding):
+    if is_in_library_step(finding) or not is_nan(finding):
         return None
     if name == "_weight_norm_interface" and row(finding, "v") == (0, 0):
         return Explanation(
@@ -73,9 +73,9 @@ def match(finding: Finding) -> Explanation | None:
     if not is_zero(finding, above) or not is_zero(finding, below):
         return None
     return Explanation(
-        f"0 / 0 is NaN{derivative(finding) or _where(spelled(finding, above), spelled(finding, below))}",
+        f"0 / 0 is NaN{derivative(finding) or _where(operand_source(finding, above), operand_source(finding, below))}",
         _SECOND
-        if second_order(finding)
+        if is_second_order(finding)
         else _SLOPE
         if forward_base(finding) in ("div", "true_divide")
         else "A quotient of two zeros has no value; the denominator must be kept away from 0 where the numerator can vanish.",
@@ -86,7 +86,7 @@ def match(finding: Finding) -> Explanation | None:
 def _where(above: str | None, below: str | None) -> str:
     if above and below and above != below:
         return f": {above} and {below} are both 0 here"
-    return here(below or above, "0")
+    return named_value_text(below or above, "0")
 
 
 RULE = Rule(

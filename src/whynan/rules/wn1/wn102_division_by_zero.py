@@ -36,18 +36,18 @@ from whynan.rules.facts import (
     base,
     forward_base,
     forward_value,
-    in_known_step,
-    infinite,
+    has_infinite_operand,
+    is_in_library_step,
     is_nan,
     is_onnx,
     is_zero,
+    number_text,
     operand,
     result,
-    said,
     value,
 )
 from whynan.rules.intents import LARGE_QUOTIENT, POLE, guard
-from whynan.rules.wording import derivative, here, spelled, spelled_forward
+from whynan.rules.wording import derivative, forward_operand_source, named_value_text, operand_source
 
 _QUOTIENTS = ("div", "true_divide", "floor_divide")
 _WHY = "A quotient has a pole where its denominator is 0, and its gradient has one too."
@@ -55,14 +55,14 @@ _WHY_FORWARD = "A quotient has a pole where its denominator is 0."
 
 
 def match(finding: Finding) -> Explanation | None:
-    if in_known_step(finding):
+    if is_in_library_step(finding):
         return None
-    if infinite(finding):
+    if has_infinite_operand(finding):
         return _again(finding)
     text, zero = _attempt(finding)
     if text is None:
         return None
-    where = derivative(finding) or here(spelled(finding, zero), "0")
+    where = derivative(finding) or named_value_text(operand_source(finding, zero), "0")
     return Explanation(f"{text}{where}", _WHY_FORWARD if is_onnx(finding) else _WHY, OPERATION)
 
 
@@ -73,16 +73,16 @@ def _attempt(finding: Finding) -> tuple[str | None, str]:
         above = operand(finding, "self")
         if above is not None and isinstance(above.value, str):
             return f"({above.value}) / 0 has no finite value", "other"
-        return (None if is_nan(finding) else f"{said(value(finding, 'self'))} / 0 is {out}"), "other"
+        return (None if is_nan(finding) else f"{number_text(value(finding, 'self'))} / 0 is {out}"), "other"
     if name == "addcdiv" and is_zero(finding, "tensor2") and not is_zero(finding, "tensor1"):
-        return f"{said(value(finding, 'tensor1'))} / 0 is {out}", "tensor2"
+        return f"{number_text(value(finding, 'tensor1'))} / 0 is {out}", "tensor2"
     if name in ("fmod", "remainder") and is_zero(finding, "other") and value(finding, "self") is not None:
-        return f"{said(value(finding, 'self'))} modulo 0 is {out}", "other"
+        return f"{number_text(value(finding, 'self'))} modulo 0 is {out}", "other"
     if name in ("reciprocal", "rsqrt") and is_zero(finding, "self"):
         return f"{'1 / 0' if name == 'reciprocal' else '1 / sqrt(0)'} is {out}", "self"
     exponent = value(finding, "exponent")
     if name == "pow" and is_zero(finding, "self") and exponent is not None and exponent < 0:
-        return f"0 ** ({said(exponent)}) is {out}", "self"
+        return f"0 ** ({number_text(exponent)}) is {out}", "self"
     return None, ""
 
 
@@ -93,7 +93,7 @@ def _again(finding: Finding) -> Explanation | None:
         return None
     word = "1 / x" if of == "reciprocal" else "1 / sqrt(x)"
     return Explanation(
-        f"the derivative of {word} at 0 is infinite{here(spelled_forward(finding, 'self'), '0')}, and the derivative is {result(finding)}",
+        f"the derivative of {word} at 0 is infinite{named_value_text(forward_operand_source(finding, 'self'), '0')}, and the derivative is {result(finding)}",
         "The derivative is computed from the forward's own result, which was Inf there. It is computed even where that "
         "result was selected away afterwards.",
         DERIVATIVE,

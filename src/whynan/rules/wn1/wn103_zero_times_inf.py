@@ -36,9 +36,9 @@ from typing import Final
 
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
+from whynan.rules.facts import INF, base, is_nan, number_text, operand, row, value
 from whynan.rules.intents import guard
-from whynan.rules.wording import derivative, row_text, spelled
+from whynan.rules.wording import derivative, operand_source, row_text
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -53,10 +53,10 @@ def match(finding: Finding) -> Explanation | None:
     first, second = (value(finding, n) for n in names)
     if first is None or second is None or {abs(first), abs(second)} != {0.0, INF}:
         return None
-    texts = [(spelled(finding, n), said(v)) for n, v in zip(names, (first, second), strict=True)]
+    texts = [(operand_source(finding, n), number_text(v)) for n, v in zip(names, (first, second), strict=True)]
     known = " and ".join(f"{text} is {v}" for text, v in texts if text)
     return Explanation(
-        f"{said(first)} × {said(second)} is NaN{derivative(finding) or (f': {known} here' if known else '')}",
+        f"{number_text(first)} × {number_text(second)} is NaN{derivative(finding) or (f': {known} here' if known else '')}",
         _WHY_BACKWARD
         if finding.phase == "backward"
         else "Multiplying by 0 does not remove an infinity: the product has no value.",

@@ -32,9 +32,9 @@ from __future__ import annotations
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
+from whynan.rules.facts import INF, base, is_nan, number_text, operand, row, value
 from whynan.rules.intents import guard
-from whynan.rules.wording import derivative, doing, row_text, spelled
+from whynan.rules.wording import derivative, operand_source, operator_text, row_text
 
 _WHY = "Two infinities cancel to no value."
 _SUMS = ("sum", "mean", "cumsum", "trace")
@@ -60,7 +60,7 @@ def match(finding: Finding) -> Explanation | None:
     if not text:
         return None
     return Explanation(
-        f"{doing(finding)} over {text}",
+        f"{operator_text(finding)} over {text}",
         "One infinite value spoils the whole row: infinities cancel to no value. Look where that value was made.",
         OPERATION,
     )
@@ -75,15 +75,15 @@ def _pair(finding: Finding) -> Explanation | None:
     if scale is not None:
         return _scaled(finding, first, second, scale)
     sign = "+" if base(finding) == "add" else "-"
-    texts = [text for n in names if (text := spelled(finding, n))]
+    texts = [text for n in names if (text := operand_source(finding, n))]
     known = (
         f": {' and '.join(dict.fromkeys(texts))} {'are' if len(set(texts)) > 1 else 'is'} infinite here"
         if texts
         else ""
     )
-    right = f"({said(second)})" if second < 0 else said(second)
+    right = f"({number_text(second)})" if second < 0 else number_text(second)
     return Explanation(
-        f"{said(first)} {sign} {right} is NaN{derivative(finding) or known}",
+        f"{number_text(first)} {sign} {right} is NaN{derivative(finding) or known}",
         _WHY if finding.phase == "optimizer" else f"{_WHY[:-1]}; one of them is often a mask that covers a whole row.",
         OPERATION,
     )
@@ -95,14 +95,14 @@ def _scaled(finding: Finding, first: float, second: float, scale: float) -> Expl
     added = second * scale * (-1 if sign == "-" else 1)
     if first + added == first + added:
         return None
-    factor, right = (f"({said(v)})" if v < 0 else said(v) for v in (scale, second))
-    return Explanation(f"{said(first)} {sign} {factor} × {right} is NaN{derivative(finding)}", _WHY, OPERATION)
+    factor, right = (f"({number_text(v)})" if v < 0 else number_text(v) for v in (scale, second))
+    return Explanation(f"{number_text(first)} {sign} {factor} × {right} is NaN{derivative(finding)}", _WHY, OPERATION)
 
 
 def _mean(low: float, high: float) -> str:
     if (low, high) == (-INF, INF):
         return "the mean adds infinities of both signs"
-    word = said(high if high == INF else low)
+    word = number_text(high if high == INF else low)
     right = f"({word})" if word.startswith("-") else word
     return f"the mean is {word}, and {word} - {right} has no value"
 

@@ -34,9 +34,9 @@ from __future__ import annotations
 from whynan.ops.onnx import bases
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, infinite, is_nan
+from whynan.rules.facts import base, has_infinite_operand, is_nan
 from whynan.rules.intents import guard
-from whynan.rules.wording import derivative, doing, given
+from whynan.rules.wording import derivative, operands_text, operator_text
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -44,11 +44,11 @@ def match(finding: Finding) -> Explanation | None:
         base(finding) not in bases("WN105")
         or finding.birth != "invalid"
         or not is_nan(finding)
-        or not infinite(finding)
+        or not has_infinite_operand(finding)
     ):
         return None
     return Explanation(
-        f"{doing(finding)} of {given(finding)} is NaN{derivative(finding)}: among the products that it adds, "
+        f"{operator_text(finding)} of {operands_text(finding)} is NaN{derivative(finding)}: among the products that it adds, "
         "Inf meets 0 or an infinity of the other sign",
         "Each element of the result is a sum of products. A factor of 0 does not hide an infinity, and infinities of "
         "opposite signs cancel to no value.",

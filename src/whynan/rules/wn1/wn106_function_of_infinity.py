@@ -36,10 +36,10 @@ from whynan.expr.normal import ONE, add, call, scale, sigmoid
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_product, bare, downstream, zero_times_infinity
-from whynan.rules.facts import INF, base, is_nan, operand, row, said, value
+from whynan.rules.expressions import downstream, product_message, without_coefficient, zero_times_infinity
+from whynan.rules.facts import INF, base, is_nan, number_text, operand, row, value
 from whynan.rules.intents import guard
-from whynan.rules.wording import derivative, doing, here, row_text, spelled
+from whynan.rules.wording import derivative, named_value_text, operand_source, operator_text, row_text
 
 _GATES: Final = ("sigmoid", "hardsigmoid", "erf", "tanh")
 """What the gates of activations are made of."""
@@ -66,19 +66,19 @@ def match(finding: Finding) -> Explanation | None:
     low, high = span
     if INF not in (abs(low), abs(high)):
         return None
-    end = said(low if low == -INF else high)
-    where = derivative(finding) or here(spelled(finding, "self"), end)
+    end = number_text(low if low == -INF else high)
+    where = derivative(finding) or named_value_text(operand_source(finding, "self"), end)
     if name in TORCH.having("periodic"):
         text, why = (
             f"{name}({end}) is NaN{where}",
             "A periodic function does not settle towards infinity: it has no value there.",
         )
     elif name in TORCH.having("gated"):
-        text = f"{doing(finding)} of {row_text(found)} is NaN: its gate multiplies an infinity by 0"
+        text = f"{operator_text(finding)} of {row_text(found)} is NaN: its gate multiplies an infinity by 0"
         why = _WHY_GATED
     elif name in _INSIDE:
         text, why = (
-            f"{doing(finding)} of {row_text(found)} is NaN: {_INSIDE[name]}",
+            f"{operator_text(finding)} of {row_text(found)} is NaN: {_INSIDE[name]}",
             "An infinite operand came in; look where it was made.",
         )
     else:
@@ -92,14 +92,14 @@ def _written_out(finding: Finding) -> Explanation | None:
     if at is None:
         return None
     names = ("self", "other") if value(finding, "other") == 0 else ("other", "self")
-    endless, gate = (at[0].argument(at[0].middle, name) for name in names)
+    endless, gate = (at[0].argument_term(at[0].middle, name) for name in names)
     if endless is None or gate is None:
         return None
-    x = bare(endless)
-    if value(finding, names[0]) == -INF and _is_gate(bare(gate), x):
-        return Explanation(at_the_product(finding, "an activation, x times its gate"), _WHY_GATED, STRUCTURE)
+    x = without_coefficient(endless)
+    if value(finding, names[0]) == -INF and _is_gate(without_coefficient(gate), x):
+        return Explanation(product_message(finding, "an activation, x times its gate"), _WHY_GATED, STRUCTURE)
     if any(_is_loss_of_logits(term, at[1], x) for term in downstream(at[0])):
-        return Explanation(at_the_product(finding, "the cross-entropy of logits"), _WHY_LOGIT, STRUCTURE)
+        return Explanation(product_message(finding, "the cross-entropy of logits"), _WHY_LOGIT, STRUCTURE)
     return None
 
 
@@ -108,7 +108,7 @@ def _is_gate(gate: Term, x: Term) -> bool:
     inside = gate.arguments[0] if gate.kind == "sum" and gate.constant == 1 and len(gate.parts) == 1 else gate
     if not inside.is_call(*_GATES):
         return False
-    of = bare(inside.arguments[0])
+    of = without_coefficient(inside.arguments[0])
     return of in (x, call("log", add(ONE, call("exp", x))))
 
 

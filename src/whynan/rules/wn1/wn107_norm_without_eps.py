@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from whynan.records import Finding, Operand
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import all_finite, base, is_nan, is_onnx, operand, result, row, said, value
+from whynan.rules.facts import all_finite, base, is_nan, is_onnx, number_text, operand, result, row, value
 from whynan.rules.intents import epsilon
-from whynan.rules.wording import doing, row_text, spelled
+from whynan.rules.wording import operand_source, operator_text, row_text
 
 _WHY = (
     "Equal values have a variance of 0: the row minus its mean is divided by the square root of that variance plus eps."
@@ -51,13 +51,15 @@ def match(finding: Finding) -> Explanation | None:
     if found is None or not is_nan(finding):
         return _batch(finding) if name == "native_batch_norm" else None
     if name == "lp_normalization" and row(finding, "self") == (0, 0):
-        return Explanation(f"{doing(finding)} of {row_text(found)} is 0 / 0: its norm is 0", _DIRECTION, OPERATION)
+        return Explanation(
+            f"{operator_text(finding)} of {row_text(found)} is 0 / 0: its norm is 0", _DIRECTION, OPERATION
+        )
     if name == "native_batch_norm":
         return _batch(finding)
     eps = "epsilon" if is_onnx(finding) else "eps"
     if name in _NORMS and value(finding, "eps") == 0 and all_finite(finding):
         return Explanation(
-            f"{doing(finding)} of {row_text(found)} with {eps} = 0 is 0 / 0: the variance is 0", _WHY, OPERATION
+            f"{operator_text(finding)} of {row_text(found)} with {eps} = 0 is 0 / 0: the variance is 0", _WHY, OPERATION
         )
     return None
 
@@ -65,9 +67,9 @@ def match(finding: Finding) -> Explanation | None:
 def _scale(finding: Finding, found: Operand) -> Explanation:
     """What a row minus its mean is multiplied by, and its derivative too, where variance and eps are too small."""
     eps = value(finding, "eps")
-    added = "" if eps is None else f"eps = {said(eps)} and "
+    added = "" if eps is None else f"eps = {number_text(eps)} and "
     return Explanation(
-        f"{doing(finding)} multiplies by 1 / sqrt(variance + eps), which is Inf in {found.dtype}: {added}{row_text(found)}",
+        f"{operator_text(finding)} multiplies by 1 / sqrt(variance + eps), which is Inf in {found.dtype}: {added}{row_text(found)}",
         _WHY,
         OPERATION,
     )
@@ -79,7 +81,7 @@ def _batch(finding: Finding) -> Explanation | None:
     if not is_onnx(finding) or span != (0, 0) or eps != 0:
         return None
     return Explanation(
-        f"{doing(finding)} with epsilon = 0 divides by the square root of {spelled(finding, 'running_var')}, which is 0 here: "
+        f"{operator_text(finding)} with epsilon = 0 divides by the square root of {operand_source(finding, 'running_var')}, which is 0 here: "
         f"it gives {result(finding)}",
         "The variance of a channel that was constant in training is 0, and nothing is added to it.",
         OPERATION,

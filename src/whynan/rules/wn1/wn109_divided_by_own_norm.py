@@ -32,7 +32,7 @@ from __future__ import annotations
 from whynan.expr import Term
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_quotient, divisors, factors, quotients_by_zero
+from whynan.rules.expressions import divisors, factors, quotient_message, quotients_by_zero
 from whynan.rules.intents import QUOTIENT, UNIT, epsilon
 
 
@@ -56,7 +56,7 @@ def match(finding: Finding) -> Explanation | None:
     if not any(_is_one(term) and (number == 0 or _shares(term, by)) for number, term in enumerate(at[1])):
         return None
     return Explanation(
-        at_the_quotient(finding, "the norm of the vector"),
+        quotient_message(finding, "the norm of the vector"),
         "A vector of zeros has no direction. torch.nn.functional.normalize divides by the norm or by its eps, whichever is "
         "greater.",
         STRUCTURE,

@@ -33,7 +33,7 @@ from typing import Final
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_quotient, bare, factors
+from whynan.rules.expressions import factors, match_quotient, without_coefficient
 from whynan.rules.intents import QUOTIENT, epsilon, greatest, reformulation, scaled
 
 
@@ -41,7 +41,7 @@ def _is_one(term: Term) -> bool:
     parts = factors(term)
     above = [base.arguments[0] for base, power in parts if power == 1 and base.is_call("sum")]
     # the root of each sum, or one root of their product
-    under = [part for base, power in parts if power == -0.5 for part, _ in factors(bare(base))]
+    under = [part for base, power in parts if power == -0.5 for part, _ in factors(without_coefficient(base))]
     below = [part.arguments[0] for part in under if part.is_call("sum")]
     squared = {inner for of in below for inner, power in factors(of) if power == 2}
     return len(squared) == 2 and any({base for base, _ in factors(of)} == squared for of in above)
@@ -55,7 +55,7 @@ _NORMS: Final = f"vector_norm({_A}, dim=d) * vector_norm({_B}, dim=d)"
 RULE = Rule(
     "WN110",
     "cosine-by-hand",
-    at_a_quotient(
+    match_quotient(
         _is_one,
         "the product of the norms",
         "A vector of zeros has no direction, and no angle to another. torch.nn.functional.cosine_similarity keeps the norms "

@@ -33,7 +33,7 @@ from typing import Final
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_quotient, factors
+from whynan.rules.expressions import factors, match_quotient
 from whynan.rules.intents import QUOTIENT, epsilon, greatest, reformulation, scaled
 
 
@@ -55,7 +55,7 @@ _SPREADS: Final = (
 RULE = Rule(
     "WN111",
     "standardised-constant",
-    at_a_quotient(
+    match_quotient(
         _is_one,
         "the standard deviation",
         "Elements that are all equal have a standard deviation of 0. Add a small number to it before the division.",

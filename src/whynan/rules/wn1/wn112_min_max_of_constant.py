@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_quotient, factors
+from whynan.rules.expressions import factors, match_quotient
 from whynan.rules.intents import QUOTIENT, epsilon
 
 
@@ -49,7 +49,7 @@ def _is_range(term: Term) -> bool:
 RULE = Rule(
     "WN112",
     "min-max-of-constant",
-    at_a_quotient(
+    match_quotient(
         _is_one,
         "the range, max - min,",
         "Elements that are all equal have no range. Keep it away from 0 before the division.",

@@ -35,7 +35,7 @@ from typing import Final
 from whynan.expr import Term
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_quotient, bare, factors, quotients_by_zero
+from whynan.rules.expressions import factors, quotient_message, quotients_by_zero, without_coefficient
 from whynan.rules.intents import QUOTIENT, epsilon
 
 _WHY: Final = "Where both boxes or masks are empty there is nothing to overlap: clamp the union away from 0, or leave such pairs out."
@@ -43,7 +43,7 @@ _WHY: Final = "Where both boxes or masks are empty there is nothing to overlap: 
 
 def _is_one(term: Term) -> bool:
     parts = factors(term)
-    above = [bare(base) for base, power in parts if power == 1]
+    above = [without_coefficient(base) for base, power in parts if power == 1]
     overlaps = [t.arguments[0] for t in above if t.is_call("sum") and len(factors(t.arguments[0])) == 2]
     below = [base for base, power in parts if power == -1]
     return any(_is_size(base, {mask for mask, _ in factors(of)}) for of in overlaps for base in below)
@@ -67,8 +67,12 @@ def _without_complement(mask: Term) -> Term:
 
 def _is_of_union(term: Term) -> bool:
     """``x / (a + b - x)``, as the overlap of two boxes is compared with what they cover together."""
-    above = [base for base, power in factors(bare(term)) if power == 1]
-    unions = [base for base, power in factors(bare(term)) if power == -1 and base.kind == "sum" and not base.constant]
+    above = [base for base, power in factors(without_coefficient(term)) if power == 1]
+    unions = [
+        base
+        for base, power in factors(without_coefficient(term))
+        if power == -1 and base.kind == "sum" and not base.constant
+    ]
     return any(_subtracts(union, overlap) for union in unions for overlap in above)
 
 
@@ -84,9 +88,9 @@ def match(finding: Finding) -> Explanation | None:
     if not any(_is_one(term) for term in at[1]):
         if not _is_of_union(at[1][0]):
             return None
-        return Explanation(at_the_quotient(finding, "the size of the union"), _WHY, STRUCTURE)
+        return Explanation(quotient_message(finding, "the size of the union"), _WHY, STRUCTURE)
     return Explanation(
-        at_the_quotient(finding, "the size of the masks"),
+        quotient_message(finding, "the size of the masks"),
         "Where both masks are empty there is nothing to overlap: add the same small number above and below the line, which "
         "makes the score of two empty masks 1.",
         STRUCTURE,

@@ -34,7 +34,7 @@ from __future__ import annotations
 from whynan.expr import Term
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_quotient, bare, divisors, factors, quotients_by_zero
+from whynan.rules.expressions import divisors, factors, quotient_message, quotients_by_zero, without_coefficient
 from whynan.rules.intents import QUOTIENT, epsilon
 
 
@@ -45,7 +45,7 @@ def match(finding: Finding) -> Explanation | None:
     if what is None:
         return None
     return Explanation(
-        at_the_quotient(finding, what),
+        quotient_message(finding, what),
         "An error relative to its target is infinite where the target is 0, or 0/0 where the prediction is 0 as well. Clamp the "
         "denominator, or leave such targets out.",
         STRUCTURE,
@@ -70,7 +70,7 @@ def _target(term: Term, by: frozenset[Term]) -> str | None:
 
 def _is_ratio_less_one(term: Term, by: frozenset[Term], *, squared: bool) -> bool:
     """``|1 - x / y|``, or its square."""
-    inside = bare(_without_sign(term))
+    inside = without_coefficient(_without_sign(term))
     if not (squared or term.is_call("abs")) or inside.kind != "sum" or len(inside.parts) != 1:
         return False
     ratio, factor = inside.parts[0]
@@ -89,7 +89,7 @@ def _magnitudes(term: Term) -> frozenset[Term]:
 
 def _difference(term: Term) -> frozenset[Term]:
     """The two terms of a difference, or of its magnitude; empty where it is none."""
-    inside = bare(_without_sign(term))
+    inside = without_coefficient(_without_sign(term))
     if inside.kind != "sum" or inside.constant or len(inside.parts) != 2:
         return frozenset()
     (first, one), (second, other) = inside.parts

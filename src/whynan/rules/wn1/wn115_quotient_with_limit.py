@@ -37,7 +37,7 @@ from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.records.intents import FixIntent, FixKind
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_quotient, bare, factors, quotients_by_zero
+from whynan.rules.expressions import factors, quotient_message, quotients_by_zero, without_coefficient
 from whynan.rules.intents import QUOTIENT, reformulation
 
 _SPELLED: Final = {name: f"{name}(x) / x" for name in TORCH.having("WN115")} | {
@@ -53,7 +53,7 @@ def match(finding: Finding) -> Explanation | None:
     if name is None:
         return None
     return Explanation(
-        at_the_quotient(finding, f"the x of {_SPELLED[name]}"),
+        quotient_message(finding, f"the x of {_SPELLED[name]}"),
         "The quotient has a limit at 0, but both its sides are 0 there. Give it another x where x is 0, before the division, and "
         "select the limit there" + ("; torch.sinc does both for sin(πx) / (πx)." if name == "sin" else "."),
         STRUCTURE,
@@ -65,7 +65,7 @@ def _function_over_operand(term: Term) -> str | None:
     for below, down in factors(term):
         for above, up in factors(term):
             name, inside = _function(above) if up > 0 > down else ("", None)
-            if inside is not None and bare(inside) == bare(below):
+            if inside is not None and without_coefficient(inside) == without_coefficient(below):
                 return name
     return None
 

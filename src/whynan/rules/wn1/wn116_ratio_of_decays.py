@@ -39,9 +39,9 @@ from whynan.expr import Expressions, Term
 from whynan.records import Argument, Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import expressions, factors
-from whynan.rules.facts import base, excess, forward_base, forward_value, result, said, value
+from whynan.rules.facts import base, excess, forward_base, forward_value, number_text, result, value
 from whynan.rules.intents import QUOTIENT, reformulation, where_zero
-from whynan.rules.wording import attempted
+from whynan.rules.wording import exact_attempt
 
 _WHY_ZERO = (
     "A product that holds a factor of 0 is 0 from there on, whatever its dtype. Keep the factors above 0, as by clamping what is "
@@ -60,7 +60,7 @@ def match(finding: Finding) -> Explanation | None:
     if found is None or name not in _QUOTIENTS or finding.birth == "entered":
         return None
     by = "self" if name == "reciprocal" else "other"
-    below = found.argument(found.middle, by)
+    below = found.argument_term(found.middle, by)
     if below is None or not any(_is_decay(part) for part, _ in factors(below)):
         return None
     at = forward_value(finding, by) if backward else value(finding, by)
@@ -77,18 +77,18 @@ def _of_zero(finding: Finding) -> str:
     above = 1.0 if base(finding) == "reciprocal" else value(finding, "self")
     if finding.phase == "backward" or above is None:
         return f"the derivative of a quotient divides by its denominator, a cumulative product with a factor of 0, and is {result(finding)}"
-    return f"{said(above)} / 0 is {result(finding)}: a factor of the cumulative product is 0 here"
+    return f"{number_text(above)} / 0 is {result(finding)}: a factor of the cumulative product is 0 here"
 
 
 def _holds_zero(found: Expressions, by: str) -> bool | None:
     """Whether a factor of the cumulative product on the way to an operand is exactly 0; None where that is not known."""
-    given = found.given(found.middle, by)
+    given = found.recorded_argument(found.middle, by)
     while given is not None and given.event is not None and given.event in found.operations:
         operation = found.operations[given.event]
-        inside = found.given(operation.event, "self", "input")
-        if found.base(operation) in ("cumprod", "cumsum"):
-            return _among(inside, found.base(operation))
-        given = inside if found.sees_through(operation.event) or found.base(operation) == "exp" else None
+        inside = found.recorded_argument(operation.event, "self", "input")
+        if found.operator_name(operation) in ("cumprod", "cumsum"):
+            return _among(inside, found.operator_name(operation))
+        given = inside if found.is_copy(operation.event) or found.operator_name(operation) == "exp" else None
     return None
 
 
@@ -105,16 +105,16 @@ def _among(given: Argument | None, name: str) -> bool | None:
 
 def _attempt(finding: Finding, at: float, exact: bool | None) -> str | None:
     if finding.phase == "backward":
-        return f"the derivative of a quotient divides by its denominator, a cumulative product that is {said(at)} here, and is {result(finding)}"
+        return f"the derivative of a quotient divides by its denominator, a cumulative product that is {number_text(at)} here, and is {result(finding)}"
     if at == 0:
         above = 1.0 if base(finding) == "reciprocal" else value(finding, "self")
         became = "is 0" if exact is None else "has underflowed to 0"
-        return f"{said(above)} / 0 is {result(finding)}: a cumulative product {became} here"
-    attempt = attempted(finding) if finding.birth == "overflow" else None
+        return f"{number_text(above)} / 0 is {result(finding)}: a cumulative product {became} here"
+    attempt = exact_attempt(finding) if finding.birth == "overflow" else None
     if attempt is None:
         return None
     side = excess(attempt.result, finding.element.dtype, shown=False)
-    return f"{attempt.words} {side}: a cumulative product has become {said(at)} here"
+    return f"{attempt.words} {side}: a cumulative product has become {number_text(at)} here"
 
 
 def _is_decay(term: Term) -> bool:

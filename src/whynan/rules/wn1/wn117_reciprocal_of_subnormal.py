@@ -36,23 +36,23 @@ from whynan.errors import UsageError
 from whynan.floats import format_of
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, excess, in_known_step, said, value
+from whynan.rules.facts import base, excess, is_in_library_step, number_text, value
 from whynan.rules.intents import guard
-from whynan.rules.wording import attempted, derivative, here, spelled
+from whynan.rules.wording import derivative, exact_attempt, named_value_text, operand_source
 
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
-    if finding.birth != "overflow" or in_known_step(finding) or name not in ("div", "true_divide", "reciprocal"):
+    if finding.birth != "overflow" or is_in_library_step(finding) or name not in ("div", "true_divide", "reciprocal"):
         return None
     by = "self" if name == "reciprocal" else "other"
-    below, smallest, attempt = value(finding, by), _smallest_normal(finding.element.dtype), attempted(finding)
+    below, smallest, attempt = value(finding, by), _smallest_normal(finding.element.dtype), exact_attempt(finding)
     if below is None or attempt is None or smallest is None or not 0 < abs(below) < smallest:
         return None
     return Explanation(
         f"{attempt.words} {excess(attempt.result, finding.element.dtype, shown=False)}"
-        f"{derivative(finding) or here(spelled(finding, by), said(below))}",
-        f"The denominator is not 0, but below {said(smallest)}, the smallest normal number of {finding.element.dtype}; numbers reach "
+        f"{derivative(finding) or named_value_text(operand_source(finding, by), number_text(below))}",
+        f"The denominator is not 0, but below {number_text(smallest)}, the smallest normal number of {finding.element.dtype}; numbers reach "
         "further down than up, and the reciprocals of the smallest are out of range.",
         OPERATION,
     )

@@ -35,19 +35,19 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.facts import damage_of, said, share, source, was
+from whynan.rules.facts import damage_of, number_text, operand_before, share, value_before
 from whynan.rules.intents import epsilon
 
 
 def match(finding: Finding) -> Explanation | None:
     damage = damage_of(finding, "overwritten")
-    before = source(finding)
+    before = operand_before(finding)
     if damage is None or before is None:
         return None
-    eps, threshold = said(damage.numbers.get("eps")), said(damage.numbers.get("threshold"))
+    eps, threshold = number_text(damage.numbers.get("eps")), number_text(damage.numbers.get("threshold"))
     name = before.expression
-    here = f"{name} is {said(was(finding))}" if name else f"it was {said(was(finding))}"
-    worst = said(damage.numbers.get("worst"))
+    here = f"{name} is {number_text(value_before(finding))}" if name else f"it was {number_text(value_before(finding))}"
+    worst = number_text(damage.numbers.get("worst"))
     return Explanation(
         f"{eps} is written over {share(damage)} that are far from 0: {here}, and {worst} at worst",
         f"What is near 0 is looked for by a comparison with {threshold} that every negative number passes. Compare the "

@@ -34,23 +34,25 @@ from typing import Final
 
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import INF, base, in_known_step, is_nan, said, value
-from whynan.rules.wording import derivative, spelled
+from whynan.rules.facts import INF, base, is_in_library_step, is_nan, number_text, value
+from whynan.rules.wording import derivative, operand_source
 
 _OPERANDS: Final = {"div": ("self", "other"), "true_divide": ("self", "other"), "addcdiv": ("tensor1", "tensor2")}
 
 
 def match(finding: Finding) -> Explanation | None:
     names = _OPERANDS.get(base(finding))
-    if names is None or in_known_step(finding) or not is_nan(finding):
+    if names is None or is_in_library_step(finding) or not is_nan(finding):
         return None
     above, below = (value(finding, name) for name in names)
     if above is None or below is None or {abs(above), abs(below)} != {INF}:
         return None
-    known = [f"{text} is {said(value(finding, name))}" for name in names if (text := spelled(finding, name))]
+    known = [
+        f"{text} is {number_text(value(finding, name))}" for name in names if (text := operand_source(finding, name))
+    ]
     here = f": {' and '.join(known)} here" if known else ""
     return Explanation(
-        f"{said(above)} / {said(below)} is NaN{derivative(finding) or here}",
+        f"{number_text(above)} / {number_text(below)} is NaN{derivative(finding) or here}",
         "A quotient of two infinities has no value. An infinite element makes the sum, the norm and the range of its row "
         "infinite as well: look at where it comes in.",
         OPERATION,

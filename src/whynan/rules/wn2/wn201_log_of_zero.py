@@ -36,7 +36,7 @@ from itertools import combinations
 from whynan.expr.normal import add
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import factors, logarithms_of_zero, of_infinity, quotients_by_zero
+from whynan.rules.expressions import factors, is_exact_zero, logarithms_of_zero, quotients_by_zero
 from whynan.rules.facts import (
     base,
     forward_base,
@@ -44,13 +44,20 @@ from whynan.rules.facts import (
     forward_value,
     is_onnx,
     is_zero,
+    number_text,
     result,
     row,
-    said,
     value,
 )
 from whynan.rules.intents import BELOW_ONE, LOG, LOG1P, LOG_EPSILON, epsilon, guard, reformulation
-from whynan.rules.wording import derivative, doing, here, readable, spelled, spelled_forward
+from whynan.rules.wording import (
+    derivative,
+    forward_operand_source,
+    named_value_text,
+    operand_source,
+    operator_text,
+    readable,
+)
 
 _EXACT = (
     "The 0 is exact: it comes from a logit of -Inf, and log_softmax and logsigmoid are -Inf there as well. Leave such places out, "
@@ -80,9 +87,9 @@ def match(finding: Finding) -> Explanation | None:
         at = "-1" if name == "log1p" else "0"
         finite = f"is {out}" if found is not None else "has no finite value"
         return Explanation(
-            f"{name}({at}) {finite}{derivative(finding) or here(spelled(finding, 'self'), at)}",
-            _complement(spelled(finding, "self"), finding)
-            or (_EXACT if of_infinity(finding) else None)
+            f"{name}({at}) {finite}{derivative(finding) or named_value_text(operand_source(finding, 'self'), at)}",
+            _complement(operand_source(finding, "self"), finding)
+            or (_EXACT if is_exact_zero(finding) else None)
             or (_LOGIT if _in_a_logit(finding) else None)
             or (
                 "A probability that underflowed or a count of 0 is the usual operand"
@@ -92,19 +99,19 @@ def match(finding: Finding) -> Explanation | None:
         )
     if name == "xlogy" and is_zero(finding, "other"):
         return Explanation(
-            f"{said(value(finding, 'self'))} × log(0) is {out}{here(spelled(finding, 'other'), '0')}",
+            f"{number_text(value(finding, 'self'))} × log(0) is {out}{named_value_text(operand_source(finding, 'other'), '0')}",
             "xlogy is 0 where both operands are 0, and infinite where only the second is.",
             OPERATION,
         )
     if name == "reducelogsum" and row(finding, "self") == (0, 0):
         return Explanation(
-            f"{doing(finding)} of a row of zeros is log(0), which is {out}",
+            f"{operator_text(finding)} of a row of zeros is log(0), which is {out}",
             "Where nothing is left of a row its sum is 0, and the logarithm has a pole there.",
             OPERATION,
         )
     if name == "logit" and found in (0.0, 1.0):
         return Explanation(
-            f"logit({said(found)}) is {out}{here(spelled(finding, 'self'), said(found))}",
+            f"logit({number_text(found)}) is {out}{named_value_text(operand_source(finding, 'self'), number_text(found))}",
             _POLES,
             OPERATION,
         )
@@ -135,7 +142,7 @@ def _in_a_logit(finding: Finding) -> bool:
 
 def _derivative(finding: Finding) -> Explanation | None:
     of, behind = forward_base(finding), forward_value(finding, "self")
-    name = spelled_forward(finding, "self")
+    name = forward_operand_source(finding, "self")
     if base(finding) == "div" and is_zero(finding, "other") and _at_pole(finding, of) is not None:
         divisor = f"1 + {name or 'x'}" if of == "log1p" else (name or "its operand")
         return Explanation(
@@ -147,13 +154,13 @@ def _derivative(finding: Finding) -> Explanation | None:
     if of == "logit" and behind in (0.0, 1.0):
         p = name or "p"
         return Explanation(
-            f"the derivative of logit divides by {p} × (1 - {p}), which is 0 here, where {p} is {said(behind)}: the gradient is {result(finding)}",
+            f"the derivative of logit divides by {p} × (1 - {p}), which is 0 here, where {p} is {number_text(behind)}: the gradient is {result(finding)}",
             "The gradient of a logit divides by p (1 - p), which is 0 at both ends.",
             DERIVATIVE,
         )
     if readable(of) == "xlogy" and base(finding) == "div" and is_zero(finding, "other"):
         return Explanation(
-            f"the derivative of xlogy divides by {spelled_forward(finding, 'other') or 'its second operand'}, which is 0 here{_outcome(finding)}",
+            f"the derivative of xlogy divides by {forward_operand_source(finding, 'other') or 'its second operand'}, which is 0 here{_outcome(finding)}",
             "x log(y) is 0 where both are 0, but its slope along y is x / y.",
             DERIVATIVE,
         )
@@ -163,7 +170,9 @@ def _derivative(finding: Finding) -> Explanation | None:
 def _outcome(finding: Finding) -> str:
     """``: 1 / 0 is Inf``; of a complex number, whose parts are not told, only what it is."""
     above = value(finding, "self")
-    return f": the gradient is {result(finding)}" if above is None else f": {said(above)} / 0 is {result(finding)}"
+    return (
+        f": the gradient is {result(finding)}" if above is None else f": {number_text(above)} / 0 is {result(finding)}"
+    )
 
 
 def _complement(operand: str | None, finding: Finding) -> str | None:

@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import all_finite, base, is_nan, row, said, value
+from whynan.rules.facts import all_finite, base, is_nan, number_text, row, value
 from whynan.rules.intents import LOG1P, LOG_ABOVE, LOG_BY_ROUNDING
-from whynan.rules.wording import derivative, doing, here, spelled
+from whynan.rules.wording import derivative, named_value_text, operand_source, operator_text
 
 _LOGS = {"log": 0.0, "log2": 0.0, "log10": 0.0, "log1p": -1.0}
 
@@ -48,10 +48,12 @@ def match(finding: Finding) -> Explanation | None:
         return _inside(finding, name)
     if name not in _LOGS or found is None or not found < _LOGS[name]:
         return None
-    where = derivative(finding) or here(spelled(finding, "self"), f"below {said(_LOGS[name])}")
+    where = derivative(finding) or named_value_text(
+        operand_source(finding, "self"), f"below {number_text(_LOGS[name])}"
+    )
     return Explanation(
-        f"{name}({said(found)}) is NaN{where}",
-        f"The real logarithm {name} is defined above {said(_LOGS[name])} only.",
+        f"{name}({number_text(found)}) is NaN{where}",
+        f"The real logarithm {name} is defined above {number_text(_LOGS[name])} only.",
         OPERATION,
     )
 
@@ -61,11 +63,9 @@ def _inside(finding: Finding, name: str) -> Explanation | None:
     if found is None or 0 <= found <= (1 if name == "logit" else found):
         return None
     if name == "xlogy":
-        text = f"x × log({said(found)}) is NaN{derivative(finding) or here(spelled(finding, 'other'), 'negative')}"
+        text = f"x × log({number_text(found)}) is NaN{derivative(finding) or named_value_text(operand_source(finding, 'other'), 'negative')}"
     else:
-        text = (
-            f"logit({said(found)}) is NaN{derivative(finding) or here(spelled(finding, 'self'), 'outside of 0 to 1')}"
-        )
+        text = f"logit({number_text(found)}) is NaN{derivative(finding) or named_value_text(operand_source(finding, 'self'), 'outside of 0 to 1')}"
     return Explanation(text, "It takes the logarithm of a negative number, which has no real value.", OPERATION)
 
 
@@ -74,7 +74,7 @@ def _of_sum(finding: Finding) -> Explanation | None:
     if span is None or not span[1] <= 0 or not all_finite(finding):
         return None
     return Explanation(
-        f"{doing(finding)} of values from {said(span[0])} to {said(span[1])} takes the logarithm of their sum, which is negative",
+        f"{operator_text(finding)} of values from {number_text(span[0])} to {number_text(span[1])} takes the logarithm of their sum, which is negative",
         "The real logarithm is defined above 0 only.",
         OPERATION,
     )

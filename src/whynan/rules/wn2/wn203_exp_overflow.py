@@ -35,18 +35,29 @@ from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.expressions import expressions
-from whynan.rules.facts import base, forward_base, forward_value, infinite, is_nan, limit, maximum, result, said, value
+from whynan.rules.facts import (
+    base,
+    forward_base,
+    forward_value,
+    has_infinite_operand,
+    is_nan,
+    limit,
+    maximum,
+    number_text,
+    result,
+    value,
+)
 from whynan.rules.intents import BOUNDED
-from whynan.rules.wording import derivative, here, spelled, spelled_forward
+from whynan.rules.wording import derivative, forward_operand_source, named_value_text, operand_source
 
 
 def match(finding: Finding) -> Explanation | None:
     name, found = base(finding), value(finding, "self")
     if name in TORCH.having("exponential") and found is not None and math.isfinite(found) and not is_nan(finding):
         edge = _edge(name, finding.element.dtype)
-        where = derivative(finding) or (f": {text} is too large" if (text := spelled(finding, "self")) else "")
+        where = derivative(finding) or (f": {text} is too large" if (text := operand_source(finding, "self")) else "")
         return Explanation(
-            f"{name}({said(found)}) exceeds {limit(finding)} and gives {result(finding)}{where}",
+            f"{name}({number_text(found)}) exceeds {limit(finding)} and gives {result(finding)}{where}",
             f"In {finding.element.dtype} the largest operand of {name} is about {edge:.4g}. The logarithm of the result would fit.",
             OPERATION,
         )
@@ -57,11 +68,11 @@ def match(finding: Finding) -> Explanation | None:
         of in TORCH.having("exponential")
         and behind is not None
         and math.isfinite(behind)
-        and infinite(finding)
+        and has_infinite_operand(finding)
         and not is_nan(finding)
     ):
         return Explanation(
-            f"{of}({said(behind)}) was Inf in the forward, and its derivative is computed from that{here(spelled_forward(finding, 'self'), said(behind))}",
+            f"{of}({number_text(behind)}) was Inf in the forward, and its derivative is computed from that{named_value_text(forward_operand_source(finding, 'self'), number_text(behind))}",
             "The derivative of an exponential is made of the forward's own result. It is computed even where that result "
             "was selected away afterwards.",
             DERIVATIVE,
@@ -75,13 +86,13 @@ def _power_of_a_number(finding: Finding) -> Explanation | None:
     around = expressions(finding)
     if around is None or number is None or found is None or is_nan(finding) or finding.phase == "backward":
         return None
-    if not (number > 1 and math.isfinite(found)) or not around.of(around.middle).is_call("exp"):
+    if not (number > 1 and math.isfinite(found)) or not around.output_term(around.middle).is_call("exp"):
         return None
     edge = math.log(maximum(finding.element.dtype) or math.inf) / math.log(number)
-    where = f": {text} is too large" if (text := spelled(finding, "exponent")) else ""
+    where = f": {text} is too large" if (text := operand_source(finding, "exponent")) else ""
     return Explanation(
-        f"{said(number)} ** {said(found)} exceeds {limit(finding)} and gives {result(finding)}{where}",
-        f"In {finding.element.dtype} the largest power of {said(number)} is about {edge:.4g}. The logarithm of the result would fit.",
+        f"{number_text(number)} ** {number_text(found)} exceeds {limit(finding)} and gives {result(finding)}{where}",
+        f"In {finding.element.dtype} the largest power of {number_text(number)} is about {edge:.4g}. The logarithm of the result would fit.",
         OPERATION,
     )
 

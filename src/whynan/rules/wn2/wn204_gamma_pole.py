@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, result, said, value
+from whynan.rules.facts import base, number_text, result, value
 from whynan.rules.intents import guard, setting
-from whynan.rules.wording import derivative, here, spelled
+from whynan.rules.wording import derivative, named_value_text, operand_source
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -41,7 +41,7 @@ def match(finding: Finding) -> Explanation | None:
     if name not in ("lgamma", "digamma", "polygamma") or found is None or not (found <= 0 and found.is_integer()):
         return None
     return Explanation(
-        f"{name}({said(found)}) is {result(finding)}{derivative(finding) or here(spelled(finding, 'self'), said(found))}",
+        f"{name}({number_text(found)}) is {result(finding)}{derivative(finding) or named_value_text(operand_source(finding, 'self'), number_text(found))}",
         "The gamma function has a pole at 0 and at each negative whole number. A parameter that underflowed to 0 is the usual operand.",
         OPERATION,
     )

@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, result, said, value
+from whynan.rules.facts import base, number_text, result, value
 from whynan.rules.intents import BELOW_ONE, guard
-from whynan.rules.wording import derivative, here, readable, spelled
+from whynan.rules.wording import derivative, named_value_text, operand_source, readable
 
 _DOMAINS = {"erfinv": (-1.0, 1.0), "special_ndtri": (0.0, 1.0)}
 
@@ -46,11 +46,11 @@ def match(finding: Finding) -> Explanation | None:
     if low < found < high:
         return None
     place = "an end" if found in (low, high) else "outside"
-    where = derivative(finding) or here(spelled(finding, "self"), said(found))
+    where = derivative(finding) or named_value_text(operand_source(finding, "self"), number_text(found))
     return Explanation(
-        f"{readable(name)}({said(found)}) is {result(finding)}, at {place} of its domain from {said(low)} to {said(high)}{where}"
+        f"{readable(name)}({number_text(found)}) is {result(finding)}, at {place} of its domain from {number_text(low)} to {number_text(high)}{where}"
         if place == "an end"
-        else f"{readable(name)}({said(found)}) is {result(finding)}, outside of its domain from {said(low)} to {said(high)}{where}",
+        else f"{readable(name)}({number_text(found)}) is {result(finding)}, outside of its domain from {number_text(low)} to {number_text(high)}{where}",
         "A quantile of probability 0 or 1 is infinite, and there is none beyond. Random numbers and probabilities can round to an end.",
         OPERATION,
     )

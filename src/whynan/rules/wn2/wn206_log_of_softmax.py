@@ -31,13 +31,13 @@ References
 from __future__ import annotations
 
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_logarithm, operand_of
+from whynan.rules.expressions import match_logarithm, operand_of
 from whynan.rules.intents import LOG, reformulation
 
 RULE = Rule(
     "WN206",
     "log-of-softmax",
-    at_a_logarithm(
+    match_logarithm(
         operand_of("softmax"),
         "softmax(x)",
         "A softmax rounds to 0 where a logit lies far below the greatest of its row; log_softmax is the same logarithm, computed "

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_logarithm
+from whynan.rules.expressions import match_logarithm
 from whynan.rules.intents import LOG, reformulation
 
 
@@ -46,7 +46,7 @@ def _operand(term: Term) -> Term | None:
 RULE = Rule(
     "WN208",
     "log-of-one-minus-sigmoid",
-    at_a_logarithm(
+    match_logarithm(
         _operand,
         "1 - sigmoid(x)",
         "A sigmoid rounds to 1 long before its operand is large (17 in float32), and nothing is left of the difference; "

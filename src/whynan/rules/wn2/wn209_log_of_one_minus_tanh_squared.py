@@ -32,7 +32,7 @@ from __future__ import annotations
 from whynan.expr import Term
 from whynan.expr.normal import scale
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_logarithm, factors
+from whynan.rules.expressions import factors, match_logarithm
 from whynan.rules.intents import LOG, reformulation
 
 
@@ -60,7 +60,7 @@ def _is_product(term: Term) -> bool:
 RULE = Rule(
     "WN209",
     "log-of-one-minus-tanh-squared",
-    at_a_logarithm(
+    match_logarithm(
         _operand,
         "1 - tanh(x)²",
         "A tanh rounds to 1 where its operand is about 9 in float32, and nothing is left of the difference; "

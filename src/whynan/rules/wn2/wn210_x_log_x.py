@@ -32,7 +32,13 @@ from __future__ import annotations
 from whynan.expr import Term
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_logarithms, factors, logarithm_of_zero, logarithms_of_zero, of_infinity
+from whynan.rules.expressions import (
+    factors,
+    is_exact_zero,
+    logarithm_of_zero,
+    logarithm_product_message,
+    logarithms_of_zero,
+)
 from whynan.rules.intents import LOG_OF_ONE, guard, reformulation
 
 
@@ -45,7 +51,7 @@ def _is_one(term: Term) -> bool:
 def _is_masked(finding: Finding) -> bool:
     """Whether x is the softmax of a logit of -Inf, which is another hazard's."""
     at = logarithm_of_zero(finding)
-    return at is not None and at[1].is_call("softmax") and of_infinity(finding)
+    return at is not None and at[1].is_call("softmax") and is_exact_zero(finding)
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -54,7 +60,7 @@ def match(finding: Finding) -> Explanation | None:
     return Explanation(
         "log(0) is -Inf, and 0 × -Inf is NaN, in x log(x) at x = 0"
         if finding.phase != "backward"
-        else at_the_logarithms(finding, "x log(x) at x = 0"),
+        else logarithm_product_message(finding, "x log(x) at x = 0"),
         "The limit of x log(x) is 0, but 0 times -Inf is NaN. torch.xlogy is 0 there in the forward; where a gradient is needed, "
         "keep the operand of the logarithm away from 0 as well.",
         STRUCTURE,

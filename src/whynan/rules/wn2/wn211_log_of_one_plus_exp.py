@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_an_exponential
+from whynan.rules.expressions import match_exponential
 from whynan.rules.intents import BOUNDED, reformulation
 
 
@@ -46,7 +46,7 @@ def _is_softplus(term: Term) -> bool:
 RULE = Rule(
     "WN211",
     "log-of-one-plus-exp",
-    at_an_exponential(
+    match_exponential(
         _is_softplus,
         "log(1 + exp(x))",
         "The logarithm takes the exponential back, but in between it has left the range; softplus(x) is the same function, "

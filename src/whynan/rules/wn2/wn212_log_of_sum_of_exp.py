@@ -37,13 +37,13 @@ from whynan.expr import Term
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
-    at_the_exponential,
-    at_the_logarithm,
     bounds,
     downstream,
+    exponential_message,
     exponential_too_large,
+    is_exact_zero,
+    logarithm_message,
     logarithm_of_zero,
-    of_infinity,
     sum_of_exponentials_too_large,
 )
 from whynan.rules.intents import reformulation
@@ -65,12 +65,12 @@ def _vanished(finding: Finding) -> Explanation | None:
         at is None
         or not at[1].is_call("sum", "cumsum")
         or not at[1].arguments[0].is_call("exp")
-        or of_infinity(finding)
+        or is_exact_zero(finding)
     ):
         return None
     form = "logsumexp" if at[1].is_call("sum") else "logcumsumexp"
     return Explanation(
-        at_the_logarithm(finding, f"{at[1].name}(exp(x))", bounds(at[0], at[1].arguments[0].arguments[0])),
+        logarithm_message(finding, f"{at[1].name}(exp(x))", bounds(at[0], at[1].arguments[0].arguments[0])),
         f"Exponentials far below 0 are all 0 in the dtype; {form} subtracts the greatest operand first, and stays finite.",
         STRUCTURE,
     )
@@ -85,7 +85,7 @@ def match(finding: Finding) -> Explanation | None:
     if not running and not any(_is_sum(term) for term in after):
         return None
     return Explanation(
-        at_the_exponential(finding, "log(cumsum(exp(x)))" if running else "log(sum(exp(x)))"),
+        exponential_message(finding, "log(cumsum(exp(x)))" if running else "log(sum(exp(x)))"),
         f"The logarithm takes the exponentials back, but in between they have left the range; {'logcumsumexp' if running else 'logsumexp'} subtracts the greatest "
         "first, and stays finite.",
         STRUCTURE,

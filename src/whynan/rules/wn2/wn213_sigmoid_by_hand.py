@@ -30,13 +30,13 @@ References
 from __future__ import annotations
 
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_an_exponential
+from whynan.rules.expressions import match_exponential
 from whynan.rules.intents import BOUNDED, reformulation
 
 RULE = Rule(
     "WN213",
     "sigmoid-by-hand",
-    at_an_exponential(
+    match_exponential(
         "sigmoid",
         "a sigmoid that is written out",
         "Inf / Inf is NaN, and where the exponential stands below the line alone the value is right and its gradient is NaN; "

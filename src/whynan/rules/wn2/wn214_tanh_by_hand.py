@@ -30,13 +30,13 @@ References
 from __future__ import annotations
 
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_an_exponential
+from whynan.rules.expressions import match_exponential
 from whynan.rules.intents import reformulation
 
 RULE = Rule(
     "WN214",
     "tanh-by-hand",
-    at_an_exponential(
+    match_exponential(
         "tanh",
         "a tanh that is written out",
         "Inf / Inf is NaN; torch.tanh is finite for every x.",

@@ -32,7 +32,7 @@ from __future__ import annotations
 from whynan.expr import Term
 from whynan.expr.normal import add
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_an_exponential
+from whynan.rules.expressions import match_exponential
 from whynan.rules.intents import reformulation
 
 
@@ -47,7 +47,7 @@ def _is_log_cosh(term: Term) -> bool:
 RULE = Rule(
     "WN215",
     "log-of-cosh",
-    at_an_exponential(
+    match_exponential(
         _is_log_cosh,
         "log(cosh(x))",
         "The logarithm takes the exponential back, but in between it has left the range; |x| + softplus(-2|x|) - log(2) is the "

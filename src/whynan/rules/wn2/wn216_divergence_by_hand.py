@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_logarithms, factors
+from whynan.rules.expressions import factors, match_logarithm_product
 from whynan.rules.intents import LOG_OF_ONE, guard
 
 
@@ -60,7 +60,7 @@ def _is_of_ratio(log: Term, weights: tuple[tuple[Term, float], ...]) -> bool:
 RULE = Rule(
     "WN216",
     "divergence-by-hand",
-    at_logarithms(
+    match_logarithm_product(
         _is_one,
         "p × (log(p) - log(q)) with a probability of 0",
         "Where p is 0 the term is 0 in the limit, but 0 times -Inf is NaN; where only q is 0 the divergence is infinite. "

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.expr.normal import add
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_logarithms, bare, factors
+from whynan.rules.expressions import factors, match_logarithm_product, without_coefficient
 from whynan.rules.intents import LOG, LOG1P, guard, reformulation
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _NOT: Final = ("bitwise_not", "logical_not", "not")
 
 def _is_one(term: Term) -> bool:
     if term.is_call("where"):
-        chosen = [bare(part) for part in term.arguments[1:]]
+        chosen = [without_coefficient(part) for part in term.arguments[1:]]
         return all(part.is_call("log") for part in chosen) and add(*(part.arguments[0] for part in chosen)).number == 1
     logs: list[tuple[Term, _Weight]] = []
     for part, number in term.parts if term.kind == "sum" and not term.constant else ():
@@ -86,7 +86,7 @@ def _slope(term: Term) -> tuple[float, Term]:
 RULE = Rule(
     "WN217",
     "cross-entropy-by-hand",
-    at_logarithms(
+    match_logarithm_product(
         _is_one,
         "y log(p) + (1 - y) log(1 - p) with p = 0 or p = 1",
         "A probability that rounds to 0 or 1 makes one of the logarithms -Inf. binary_cross_entropy_with_logits takes the "

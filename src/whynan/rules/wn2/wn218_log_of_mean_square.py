@@ -35,13 +35,13 @@ from whynan.expr import Term
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
-    at_the_logarithm,
-    at_the_quotient,
-    bare,
     divisors,
     factors,
+    logarithm_message,
     logarithm_of_zero,
+    quotient_message,
     quotients_by_zero,
+    without_coefficient,
 )
 from whynan.rules.intents import LARGE_QUOTIENT, LOG, epsilon
 
@@ -50,42 +50,44 @@ def _is_energy(term: Term) -> bool:
     """A sum of squares, one weighted by a bank of filters included."""
     if not term.is_call("sum", "matmul"):
         return False
-    if term.is_call("sum") and len(weighted := factors(bare(term.arguments[0]))) == 2:
+    if term.is_call("sum") and len(weighted := factors(without_coefficient(term.arguments[0]))) == 2:
         return sorted(power for _, power in weighted) == [1, 2]
-    return any(all(power == 2 for _, power in factors(bare(part))) for part in term.arguments)
+    return any(all(power == 2 for _, power in factors(without_coefficient(part))) for part in term.arguments)
 
 
 def _has_energy(term: Term) -> bool:
-    return any(_is_energy(part) for part, _ in factors(bare(term)))
+    return any(_is_energy(part) for part, _ in factors(without_coefficient(term)))
 
 
 def match(finding: Finding) -> Explanation | None:
     if (at := logarithm_of_zero(finding)) is not None:
         if not _has_energy(at[1]):
             return None
-        what = _called(at[0].argument(at[0].middle, "self") or at[1])
-        return _told(at_the_logarithm(finding, what, ""), what)
+        what = _called(at[0].argument_term(at[0].middle, "self") or at[1])
+        return _told(logarithm_message(finding, what, ""), what)
     ratio, by = quotients_by_zero(finding), divisors(finding)
     energies = [divisor for divisor in by if _is_energy(divisor)]
     if ratio is None or not any(_is_level(t, energies) for t in ratio[1]):
         return None
-    what = _called(ratio[0].argument(ratio[0].middle, "other", "self") or energies[0])
-    return _told(at_the_quotient(finding, what), what)
+    what = _called(ratio[0].argument_term(ratio[0].middle, "other", "self") or energies[0])
+    return _told(quotient_message(finding, what), what)
 
 
 def _is_level(term: Term, energies: list[Term]) -> bool:
     """Whether it is the logarithm of the ratio that the birth is, and not of something else that was made of it."""
     if not term.is_call("log"):
         return False
-    return any(power < 0 and base in energies for base, power in factors(bare(term.arguments[0])))
+    return any(power < 0 and base in energies for base, power in factors(without_coefficient(term.arguments[0])))
 
 
 def _called(term: Term) -> str:
     """What a sum of squares is: a mean has a factor below 1, and a bank of filters weights."""
     if term.kind == "sum" and len(term.parts) == 1 and 0 < term.parts[0][1] < 1:
         return "the mean of the squares"
-    plain = bare(term)
-    weighted = plain.is_call("matmul") or (plain.is_call("sum") and len(factors(bare(plain.arguments[0]))) == 2)
+    plain = without_coefficient(term)
+    weighted = plain.is_call("matmul") or (
+        plain.is_call("sum") and len(factors(without_coefficient(plain.arguments[0]))) == 2
+    )
     return "a weighted sum of squares" if weighted else "the sum of the squares"
 
 

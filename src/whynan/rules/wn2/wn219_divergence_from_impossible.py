@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from whynan.expr import Expressions, Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_product, downstream, factors
+from whynan.rules.expressions import downstream, factors, match_product
 from whynan.rules.intents import guard
 
 
@@ -57,7 +57,7 @@ def _is_divergence(divergence: Term, product: Term) -> bool:
 RULE = Rule(
     "WN219",
     "divergence-from-impossible",
-    at_a_product(
+    match_product(
         _is_one,
         "target × (log(target) - input)",
         "What is impossible by the target and by the input has no part in the divergence, but 0 times -Inf has no value. Clamp the "

@@ -33,9 +33,9 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
-from whynan.rules.facts import base, forward_base, forward_is_zero, is_zero, result, said, value
+from whynan.rules.facts import base, forward_base, forward_is_zero, is_zero, number_text, result, value
 from whynan.rules.intents import ROOT, ROOT_EPSILON
-from whynan.rules.wording import spelled_forward
+from whynan.rules.wording import forward_operand_source
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -45,9 +45,11 @@ def match(finding: Finding) -> Explanation | None:
         return None
     gradient = value(finding, "self")
     outcome = (
-        f"{said(gradient)} / 0 is {result(finding)}" if gradient is not None else f"the gradient is {result(finding)}"
+        f"{number_text(gradient)} / 0 is {result(finding)}"
+        if gradient is not None
+        else f"the gradient is {result(finding)}"
     )
-    name = spelled_forward(finding, "self")
+    name = forward_operand_source(finding, "self")
     root = f"sqrt({name})" if name else "the root"
     return Explanation(
         f"the derivative of sqrt divides by 2 × {root}, which is 0 here: {outcome}",

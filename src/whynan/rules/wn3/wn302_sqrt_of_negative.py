@@ -31,9 +31,9 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
-from whynan.rules.facts import all_finite, base, forward_base, forward_value, is_nan, is_onnx, row, said, value
+from whynan.rules.facts import all_finite, base, forward_base, forward_value, is_nan, is_onnx, number_text, row, value
 from whynan.rules.intents import ROOT_ABOVE, reformulation
-from whynan.rules.wording import derivative, doing, here, spelled, spelled_forward
+from whynan.rules.wording import derivative, forward_operand_source, named_value_text, operand_source, operator_text
 
 _EIGENVALUES = {"aten._linalg_eigh.default", "aten.linalg_eigh.default", "aten.linalg_eigvalsh.default"}
 
@@ -45,15 +45,15 @@ def match(finding: Finding) -> Explanation | None:
     of, behind = forward_base(finding), forward_value(finding, "self")
     if of in ("sqrt", "rsqrt") and behind is not None and behind < 0:
         return Explanation(
-            f"{of}({said(behind)}) was NaN in the forward, and its derivative is computed from that"
-            f"{here(spelled_forward(finding, 'self'), 'negative')}",
+            f"{of}({number_text(behind)}) was NaN in the forward, and its derivative is computed from that"
+            f"{named_value_text(forward_operand_source(finding, 'self'), 'negative')}",
             "The derivative is made of the forward's own result. It is NaN even where that result was selected away "
             "afterwards, so that the gradient that comes in is 0.",
             DERIVATIVE,
         )
     if name in ("sqrt", "rsqrt") and found is not None and found < 0:
         return Explanation(
-            f"{name}({said(found)}) is NaN{derivative(finding) or here(spelled(finding, 'self'), 'negative')}",
+            f"{name}({number_text(found)}) is NaN{derivative(finding) or named_value_text(operand_source(finding, 'self'), 'negative')}",
             _usual(finding),
             OPERATION,
         )
@@ -77,9 +77,11 @@ def _variance(finding: Finding) -> Explanation | None:
         return None
     if not all_finite(finding):
         return None
-    name, added = (spelled(finding, each) or each if is_onnx(finding) else each for each in ("running_var", "eps"))
+    name, added = (
+        operand_source(finding, each) or each if is_onnx(finding) else each for each in ("running_var", "eps")
+    )
     return Explanation(
-        f"{doing(finding).removeprefix('native_')} takes the root of {name} + {added}, and {name} is as low as {said(span[0])}",
+        f"{operator_text(finding).removeprefix('native_')} takes the root of {name} + {added}, and {name} is as low as {number_text(span[0])}",
         "A variance cannot be negative: the buffer was overwritten, or loaded from somewhere else.",
         OPERATION,
     )

@@ -33,9 +33,9 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
-from whynan.rules.facts import base, forward_base, said, value
+from whynan.rules.facts import base, forward_base, number_text, value
 from whynan.rules.intents import ROOT, epsilon
-from whynan.rules.wording import here, spelled_forward
+from whynan.rules.wording import forward_operand_source, named_value_text
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -44,10 +44,10 @@ def match(finding: Finding) -> Explanation | None:
     lowered = value(finding, "exponent")
     if value(finding, "self") != 0 or lowered is None or not -1 < lowered < 0:
         return None
-    power = said(lowered + 1)
+    power = number_text(lowered + 1)
     return Explanation(
-        f"the derivative of x ** {power} at 0 is {power} × 0 ** ({said(lowered)}), which is infinite"
-        f"{here(spelled_forward(finding, 'self'), '0')}",
+        f"the derivative of x ** {power} at 0 is {power} × 0 ** ({number_text(lowered)}), which is infinite"
+        f"{named_value_text(forward_operand_source(finding, 'self'), '0')}",
         "The forward value is a healthy 0; a power below 1 has an infinite slope there, and Inf times a gradient of 0 is NaN.",
         DERIVATIVE,
     )

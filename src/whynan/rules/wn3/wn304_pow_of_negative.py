@@ -32,9 +32,9 @@ from __future__ import annotations
 from whynan.floats import format_value
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, said, value
+from whynan.rules.facts import base, number_text, value
 from whynan.rules.intents import guard
-from whynan.rules.wording import derivative, here, spelled
+from whynan.rules.wording import derivative, named_value_text, operand_source
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -44,7 +44,7 @@ def match(finding: Finding) -> Explanation | None:
     power = format_value(exponent, digits=6)
     power = f"({power})" if exponent < 0 else power
     return Explanation(
-        f"({said(found)}) ** {power} is NaN{derivative(finding) or here(spelled(finding, 'self'), 'negative')}",
+        f"({number_text(found)}) ** {power} is NaN{derivative(finding) or named_value_text(operand_source(finding, 'self'), 'negative')}",
         "A negative number has no real power whose exponent is not whole.",
         OPERATION,
     )

@@ -35,9 +35,9 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
-from whynan.rules.facts import base, forward_base, is_nan, said, value
+from whynan.rules.facts import base, forward_base, is_nan, number_text, value
 from whynan.rules.intents import guard
-from whynan.rules.wording import here, spelled_forward
+from whynan.rules.wording import forward_operand_source, named_value_text
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -47,8 +47,8 @@ def match(finding: Finding) -> Explanation | None:
     if found is None or not found < 0:
         return None
     return Explanation(
-        f"the derivative of x ** p by p is x ** p × log(x), and log({said(found)}) is NaN"
-        f"{here(spelled_forward(finding, 'self'), 'negative')}",
+        f"the derivative of x ** p by p is x ** p × log(x), and log({number_text(found)}) is NaN"
+        f"{named_value_text(forward_operand_source(finding, 'self'), 'negative')}",
         "The power itself is finite where the exponent is a whole number; between whole numbers it has no real value, "
         "and so no slope.",
         DERIVATIVE,

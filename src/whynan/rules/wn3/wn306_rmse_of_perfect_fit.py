@@ -34,12 +34,12 @@ from __future__ import annotations
 from whynan.expr import Expressions
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_root, factors, root_at_zero
+from whynan.rules.expressions import factors, root_at_zero, root_message
 from whynan.rules.intents import MEAN_ROOT, ROOT, ROOT_EPSILON
 
 
 def _is_mean_square(found: Expressions) -> bool:
-    mean = found.argument(found.middle, "self")
+    mean = found.argument_term(found.middle, "self")
     if mean is None or mean.kind != "sum" or mean.constant or len(mean.parts) != 1 or mean.parts[0][1] >= 1:
         return False
     of = mean.parts[0][0]
@@ -52,7 +52,7 @@ def match(finding: Finding) -> Explanation | None:
     if at is None or not _is_mean_square(at[0]):
         return None
     return Explanation(
-        at_the_root(finding, "the mean squared error"),
+        root_message(finding, "the mean squared error"),
         "Where the prediction is exact the root is a healthy 0, and its slope infinite: Inf, times a difference of 0, is NaN. "
         "A small number inside of the root keeps the slope finite.",
         STRUCTURE,

@@ -32,13 +32,13 @@ References
 from __future__ import annotations
 
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_root
+from whynan.rules.expressions import match_root
 from whynan.rules.intents import ROOT, epsilon
 
 RULE = Rule(
     "WN307",
     "root-of-magnitude",
-    at_a_root(
+    match_root(
         lambda term: term.is_call("abs"),
         "|x|",
         "The slope of a root is infinite at 0, and the sign of 0 is 0: their product is NaN. x rsqrt(|x| + eps) has the same "

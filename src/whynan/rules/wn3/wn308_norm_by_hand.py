@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_root, factors
+from whynan.rules.expressions import factors, match_root
 from whynan.rules.intents import NORM, ROOT, ROOT_EPSILON
 
 
@@ -46,7 +46,7 @@ def _is_sum_of_squares(term: Term) -> bool:
 RULE = Rule(
     "WN308",
     "norm-by-hand",
-    at_a_root(
+    match_root(
         _is_sum_of_squares,
         "the sum of squares",
         "A vector of zeros, or two equal points, give a healthy 0 and an infinite slope; torch.linalg.vector_norm has the same "

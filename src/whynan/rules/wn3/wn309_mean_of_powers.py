@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_root, factors
+from whynan.rules.expressions import factors, match_root
 from whynan.rules.intents import ROOT, epsilon, greatest, reformulation, scaled, times_greatest, where_zero
 
 
@@ -55,7 +55,7 @@ def _mended(reduced: str) -> str:
 RULE = Rule(
     "WN309",
     "mean-of-powers",
-    at_a_root(
+    match_root(
         _is_sum_of_powers,
         "the mean of powers",
         "Where all elements are 0 the mean is a healthy 0, and the slope of the outer power infinite: Inf, times the slope of "

@@ -36,7 +36,7 @@ from typing import Final
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_root, factors
+from whynan.rules.expressions import factors, match_root
 from whynan.rules.intents import ROOT, ROOT_EPSILON, greatest, reformulation, scaled, times_greatest
 
 
@@ -67,7 +67,7 @@ _DEVIATIONS: Final = (
 RULE = Rule(
     "WN310",
     "deviation-by-hand",
-    at_a_root(
+    match_root(
         _is_of_deviations,
         "the variance",
         "Elements that are all equal have a variance of 0, where the slope of the root is infinite: Inf, times the deviations, "

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_root, factors
+from whynan.rules.expressions import factors, match_root
 from whynan.rules.intents import MAGNITUDE, ROOT
 
 
@@ -53,7 +53,7 @@ def _is_square(term: Term) -> bool:
 RULE = Rule(
     "WN311",
     "magnitude-by-hand",
-    at_a_root(
+    match_root(
         _is_sum_of_squares,
         "the sum of squares",
         "Where nothing sounds, or two points are one, the magnitude is a healthy 0 and its slope infinite. torch.abs, of complex "

@@ -40,9 +40,9 @@ from typing import Final
 
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
-from whynan.rules.facts import base, forward_base, forward_value, limit, maximum, said
+from whynan.rules.facts import base, forward_base, forward_value, limit, maximum, number_text
 from whynan.rules.intents import reformulation
-from whynan.rules.wording import spelled_forward
+from whynan.rules.wording import forward_operand_source
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -55,10 +55,10 @@ def match(finding: Finding) -> Explanation | None:
     square = y * y + x * x
     if square > 1 / greatest:
         return None
-    names = spelled_forward(finding, "self") or "y", spelled_forward(finding, "other") or "x"
+    names = forward_operand_source(finding, "self") or "y", forward_operand_source(finding, "other") or "x"
     return Explanation(
-        f"the derivative of atan2 divides by y² + x²: at {names[0]} = {said(y)} and {names[1]} = {said(x)} that is "
-        f"{said(square)}, whose reciprocal exceeds {limit(finding)}",
+        f"the derivative of atan2 divides by y² + x²: at {names[0]} = {number_text(y)} and {names[1]} = {number_text(x)} that is "
+        f"{number_text(square)}, whose reciprocal exceeds {limit(finding)}",
         "Beside the origin the direction of a vector turns infinitely fast; its derivative does not fit the dtype.",
         DERIVATIVE,
     )

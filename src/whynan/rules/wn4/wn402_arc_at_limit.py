@@ -35,9 +35,9 @@ import math
 
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
-from whynan.rules.facts import base, forward_base, forward_value, is_nan, is_onnx, result, said, value
+from whynan.rules.facts import base, forward_base, forward_value, is_nan, is_onnx, number_text, result, value
 from whynan.rules.intents import BELOW_ONE, epsilon, guard
-from whynan.rules.wording import here, spelled, spelled_forward
+from whynan.rules.wording import forward_operand_source, named_value_text, operand_source
 
 _DOMAINS = {
     "acos": (-1.0, 1.0, "from -1 to 1", "1 / sqrt(1 - x²)"),
@@ -59,13 +59,13 @@ def match(finding: Finding) -> Explanation | None:
     low, high, domain, _ = _DOMAINS[name]
     if not low <= found <= high and is_nan(finding):
         return Explanation(
-            f"{name}({said(found)}) is NaN: {spelled(finding, 'self') or 'the operand'} is outside of the domain {domain}",
+            f"{name}({number_text(found)}) is NaN: {operand_source(finding, 'self') or 'the operand'} is outside of the domain {domain}",
             _outside(found, low, high),
             OPERATION,
         )
     if name == "atanh" and abs(found) == 1:
         return Explanation(
-            f"atanh({said(found)}) is {result(finding)}{here(spelled(finding, 'self'), said(found))}",
+            f"atanh({number_text(found)}) is {result(finding)}{named_value_text(operand_source(finding, 'self'), number_text(found))}",
             "atanh is infinite at both ends of its domain"
             + ("." if is_onnx(finding) else ", and so is its derivative."),
             OPERATION,
@@ -78,16 +78,16 @@ def _derivative(finding: Finding, of: str) -> Explanation | None:
     behind = forward_value(finding, "self")
     if behind is None or low < behind < high:
         return None
-    name = spelled_forward(finding, "self")
+    name = forward_operand_source(finding, "self")
     if behind in (low, high):
         return Explanation(
-            f"the derivative of {of} is {slope}, which is infinite at {said(behind)}{here(name, said(behind))}",
+            f"the derivative of {of} is {slope}, which is infinite at {number_text(behind)}{named_value_text(name, number_text(behind))}",
             "The slope of such a function grows without bound towards the end of its domain. Where the gradient that "
             "comes in is 0, its product with that slope is NaN.",
             DERIVATIVE,
         )
     return Explanation(
-        f"the derivative of {of} is {slope}, which has no value at {said(behind)}: {name or 'the operand'} is outside of the domain {domain}",
+        f"the derivative of {of} is {slope}, which has no value at {number_text(behind)}: {name or 'the operand'} is outside of the domain {domain}",
         "The derivative is computed for each element, even where the forward's NaN was selected away afterwards.",
         DERIVATIVE,
     )

@@ -38,7 +38,7 @@ from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, is_zero, operand, result
 from whynan.rules.intents import epsilon, setting
-from whynan.rules.wording import spelled_forward
+from whynan.rules.wording import forward_operand_source
 
 _DECOMPOSITIONS = ("_linalg_eigh", "_linalg_svd", "linalg_eig")
 
@@ -48,7 +48,7 @@ def match(finding: Finding) -> Explanation | None:
     if of not in _DECOMPOSITIONS or base(finding) != "div" or not is_zero(finding, "other"):
         return None
     what = "singular values" if of == "_linalg_svd" else "eigenvalues"
-    name = spelled_forward(finding, "A") or spelled_forward(finding, "self")
+    name = forward_operand_source(finding, "A") or forward_operand_source(finding, "self")
     whose = f" of {name}" if name else ""
     divisor = operand(finding, "other")
     if divisor is not None and divisor.shape is not None and len(set(divisor.shape[-2:])) > 1:

@@ -37,7 +37,7 @@ from typing import Final
 from whynan.expr import Term
 from whynan.records import Finding, Operand
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_logarithm, logarithm_of_zero
+from whynan.rules.expressions import logarithm_message, logarithm_of_zero
 from whynan.rules.facts import all_finite, base, operand, result, value
 from whynan.rules.intents import epsilon, guard
 from whynan.rules.wording import derivative, readable, row_text
@@ -100,7 +100,7 @@ def _of_determinant(finding: Finding, of: Term) -> Explanation | None:
     inside = of.arguments[0] if of.is_call("abs") else of
     if not inside.is_call("det", "_linalg_det"):
         return None
-    return Explanation(at_the_logarithm(finding, "the determinant of the matrix", ""), _WHY, STRUCTURE)
+    return Explanation(logarithm_message(finding, "the determinant of the matrix", ""), _WHY, STRUCTURE)
 
 
 _JITTER: Final = "diag_embed(full_like(diagonal(a, 0, -2, -1), 1e-3))"

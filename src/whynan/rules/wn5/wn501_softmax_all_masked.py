@@ -37,7 +37,7 @@ from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import downstream, expressions, factors
 from whynan.rules.facts import INF, base, is_nan, row, value
 from whynan.rules.intents import MASKED
-from whynan.rules.wording import doing, spelled
+from whynan.rules.wording import operand_source, operator_text
 
 _SOFTMAXES = ("_softmax", "_log_softmax", "softmax", "log_softmax")
 _WRITTEN = ("softmax", "log_softmax", "logsumexp")
@@ -62,20 +62,20 @@ def match(finding: Finding) -> Explanation | None:
         )
     if base(finding) not in _SOFTMAXES or not is_nan(finding) or span != (-INF, -INF):
         return None
-    name = spelled(finding, "self")
+    name = operand_source(finding, "self")
     return Explanation(
-        f"{doing(finding)} over a row{f' of {name}' if name else ''} that is all -Inf subtracts its maximum, and -Inf - (-Inf) is NaN",
+        f"{operator_text(finding)} over a row{f' of {name}' if name else ''} that is all -Inf subtracts its maximum, and -Inf - (-Inf) is NaN",
         _WHY,
         OPERATION,
     )
 
 
 def _attention(finding: Finding) -> Explanation | None:
-    span, name = row(finding, "attn_mask"), spelled(finding, "attn_mask")
+    span, name = row(finding, "attn_mask"), operand_source(finding, "attn_mask")
     if not is_nan(finding) or span is None or span[0] != -INF:
         return None
     return Explanation(
-        f"{doing(finding)} takes the softmax of scores that {name} makes -Inf: where a row is all -Inf it subtracts its "
+        f"{operator_text(finding)} takes the softmax of scores that {name} makes -Inf: where a row is all -Inf it subtracts its "
         "maximum, and -Inf - (-Inf) is NaN",
         "Most often every place of the row is masked, by a sequence of padding only, or by a causal and a padding mask together.",
         OPERATION,
@@ -87,7 +87,7 @@ def _written_out(finding: Finding) -> Explanation | None:
     found = expressions(finding)
     if found is None or finding.phase == "backward" or {value(finding, n) for n in ("self", "other")} != {-INF}:
         return None
-    scores, most = (found.argument(found.middle, name) for name in ("self", "other"))
+    scores, most = (found.argument_term(found.middle, name) for name in ("self", "other"))
     if scores is None or most != call("max", scores):
         return None
     parts = [part for term in downstream(found) for part, _ in (*factors(term), *term.parts)]

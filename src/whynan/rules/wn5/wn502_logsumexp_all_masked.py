@@ -37,7 +37,7 @@ from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.facts import INF, base, forward_base, is_nan, value
 from whynan.rules.intents import guard
-from whynan.rules.wording import spelled_forward
+from whynan.rules.wording import forward_operand_source
 
 _SUMS = {"logsumexp": "every value of its row is -Inf", "logaddexp": "both operands are -Inf"}
 
@@ -48,7 +48,7 @@ def match(finding: Finding) -> Explanation | None:
         return None
     if value(finding, "self") != -INF or value(finding, "other") != -INF:
         return None
-    name = spelled_forward(finding, "self")
+    name = forward_operand_source(finding, "self")
     return Explanation(
         f"the derivative of {of}{f' of {name}' if name else ''} is exp(x - {of}), and -Inf - (-Inf) is NaN: {_SUMS[of]}",
         "The sum of no probability at all has the logarithm -Inf, and a share of nothing has no value.",

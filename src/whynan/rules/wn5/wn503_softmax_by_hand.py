@@ -35,11 +35,11 @@ from typing import Final
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
-    at_the_exponential,
-    at_the_quotient,
+    exponential_message,
     exponential_too_large,
-    goes_into,
-    of_infinity,
+    is_exact_zero,
+    is_factor_downstream,
+    quotient_message,
     quotients_by_zero,
     sum_of_exponentials_too_large,
 )
@@ -52,9 +52,9 @@ _OF_SUM: Final = "What is divided by an infinite sum is 0"
 def _vanished(finding: Finding) -> str | None:
     """The sentence of a softmax whose exponentials are all 0, though no logit is -Inf."""
     at = quotients_by_zero(finding)
-    if at is None or not at[1][0].is_call("softmax") or of_infinity(finding):
+    if at is None or not at[1][0].is_call("softmax") or is_exact_zero(finding):
         return None
-    return at_the_quotient(finding, "the sum of the exponentials of a softmax that is written out")
+    return quotient_message(finding, "the sum of the exponentials of a softmax that is written out")
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -66,10 +66,10 @@ def match(finding: Finding) -> Explanation | None:
             "first, and one exponential is 1.",
             STRUCTURE,
         )
-    if found is None or not goes_into(found, "softmax"):
+    if found is None or not is_factor_downstream(found, "softmax"):
         return None
     return Explanation(
-        at_the_exponential(finding, "a softmax that is written out"),
+        exponential_message(finding, "a softmax that is written out"),
         f"{_OF_SUM if base(finding) == 'sum' else 'Inf / Inf is NaN'}; softmax subtracts the greatest of a row first, and is finite for all finite logits.",
         STRUCTURE,
     )

@@ -39,13 +39,13 @@ from whynan.expr import Term
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
-    at_the_logarithms,
-    at_the_product,
     downstream,
     expressions,
     factors,
+    is_exact_zero,
     logarithm_of_zero,
-    of_infinity,
+    logarithm_product_message,
+    product_message,
     zero_times_infinity,
 )
 from whynan.rules.facts import INF, forward_base, is_nan, row
@@ -75,7 +75,7 @@ def _is_one(term: Term) -> bool:
 def _is_logarithm(finding: Finding) -> bool:
     """Whether it is the logarithm of the 0 that a softmax gives of -Inf, multiplied with that softmax afterwards."""
     at = logarithm_of_zero(finding)
-    if at is None or not at[1].is_call("softmax") or not of_infinity(finding):
+    if at is None or not at[1].is_call("softmax") or not is_exact_zero(finding):
         return False
     products = [[base for base, power in factors(term) if power > 0] for term in downstream(at[0])]
     return any(at[1] in found and any(base.is_call("log") for base in found) for found in products)
@@ -84,9 +84,9 @@ def _is_logarithm(finding: Finding) -> bool:
 def match(finding: Finding) -> Explanation | None:
     at = zero_times_infinity(finding)
     if at is not None and _is_one(at[1]):
-        return Explanation(at_the_product(finding, f"p log(p) of {_MASKED}"), _WHY, STRUCTURE)
+        return Explanation(product_message(finding, f"p log(p) of {_MASKED}"), _WHY, STRUCTURE)
     if _is_logarithm(finding):
-        return Explanation(at_the_logarithms(finding, f"p log(p) of {_MASKED}"), _WHY, STRUCTURE)
+        return Explanation(logarithm_product_message(finding, f"p log(p) of {_MASKED}"), _WHY, STRUCTURE)
     return _of_the_probabilities(finding)
 
 

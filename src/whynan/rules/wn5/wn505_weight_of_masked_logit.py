@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import at_a_product, factors
+from whynan.rules.expressions import factors, match_product
 from whynan.rules.intents import guard
 
 
@@ -47,7 +47,7 @@ def _is_one(term: Term) -> bool:
 RULE = Rule(
     "WN505",
     "weight-of-masked-logit",
-    at_a_product(
+    match_product(
         lambda _, term: _is_one(term),
         "a weight times the log_softmax of a logit of -Inf",
         "A weight of 0 does not leave a masked place out of a loss: 0 times -Inf has no value. With the dtype's most negative "

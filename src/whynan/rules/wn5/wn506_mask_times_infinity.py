@@ -35,7 +35,7 @@ from typing import Final
 from whynan.expr import Expressions
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_product, zero_times_infinity
+from whynan.rules.expressions import product_message, zero_times_infinity
 from whynan.rules.facts import INF
 from whynan.rules.intents import guard
 
@@ -49,7 +49,7 @@ def match(finding: Finding) -> Explanation | None:
     if not any(_is_infinity(at[0], one) and _is_mask(at[0], other) for one, other in (_SIDES, _SIDES[::-1])):
         return None
     return Explanation(
-        at_the_product(finding, "a mask of zeros and ones times an infinity"),
+        product_message(finding, "a mask of zeros and ones times an infinity"),
         "The mask is 0 where the score should stay as it is, and 0 times an infinity has no value. masked_fill writes the infinity "
         "only where it is wanted.",
         STRUCTURE,
@@ -58,7 +58,7 @@ def match(finding: Finding) -> Explanation | None:
 
 def _is_infinity(found: Expressions, name: str) -> bool:
     """Whether an argument is an infinite number, or a tensor of nothing else."""
-    given = found.given(found.middle, name)
+    given = found.recorded_argument(found.middle, name)
     if given is None:
         return False
     low, high = (given.value, given.value) if given.shape is None else (given.min, given.max)
@@ -67,7 +67,7 @@ def _is_infinity(found: Expressions, name: str) -> bool:
 
 def _is_mask(found: Expressions, name: str) -> bool:
     """Whether an argument holds zeros and ones or booleans, or is 1 less something, either way round."""
-    given, term = found.given(found.middle, name), found.argument(found.middle, name)
+    given, term = found.recorded_argument(found.middle, name), found.argument_term(found.middle, name)
     if given is None or term is None or given.dtype == "bool":
         return given is not None and term is not None
     if term.kind == "sum" and abs(term.constant) == 1 and (given.min, given.max) in ((0, 0), (-1, 0)):

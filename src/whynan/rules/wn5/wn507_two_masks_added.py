@@ -38,10 +38,10 @@ from __future__ import annotations
 from whynan.expr import Expressions, Term
 from whynan.records import Argument, Finding, Operation
 from whynan.rules.base import GUARD, Explanation, Rule
-from whynan.rules.expressions import at_the_product, expressions, zero_times_infinity
-from whynan.rules.facts import INF, base, is_nan, maximum, row, said
+from whynan.rules.expressions import expressions, product_message, zero_times_infinity
+from whynan.rules.facts import INF, base, is_nan, maximum, number_text, row
 from whynan.rules.intents import guard, setting
-from whynan.rules.wording import doing, spelled
+from whynan.rules.wording import operand_source, operator_text
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -53,7 +53,7 @@ def match(finding: Finding) -> Explanation | None:
     if what is None or low is None:
         return None
     return Explanation(
-        f"{what[0]}: two masks were added, and {said(low)} + ({said(low)}) is -Inf in {finding.element.dtype}",
+        f"{what[0]}: two masks were added, and {number_text(low)} + ({number_text(low)}) is -Inf in {finding.element.dtype}",
         "Each mask is finite, and its softmax would be even where it covers a whole row; their sum is out of range. Join masks as "
         "booleans and fill once.",
         GUARD,
@@ -64,25 +64,25 @@ def _row(finding: Finding) -> tuple[str, Term | None] | None:
     """The sentence of a softmax over a row that is all -Inf."""
     if row(finding, "self") != (-INF, -INF):
         return None
-    name = spelled(finding, "self")
-    return f"{doing(finding)} over a row{f' of {name}' if name else ''} that is all -Inf is NaN", None
+    name = operand_source(finding, "self")
+    return f"{operator_text(finding)} over a row{f' of {name}' if name else ''} that is all -Inf is NaN", None
 
 
 def _product(finding: Finding) -> tuple[str, Term | None] | None:
     """The sentence of 0 times a score of -Inf, and the product."""
     at = zero_times_infinity(finding)
-    return None if at is None else (at_the_product(finding, "a weight times a masked score"), at[1])
+    return None if at is None else (product_message(finding, "a weight times a masked score"), at[1])
 
 
 def _added(found: Expressions, most: float | None, *, whole: Term | None) -> float | None:
     """The value of two masks that were added before, into a part of the whole; None where there are none."""
     for operation in found.operations.values():
-        if most is None or operation.hops >= 0 or found.base(operation) != "add":
+        if most is None or operation.hops >= 0 or found.operator_name(operation) != "add":
             continue
         low = [_low(given) for given in _pair(found, operation)]
         if not all(value < -most / 2 for value in low) or sum(low) >= -most:
             continue
-        if whole is None or _holds(whole, found.of(operation.event)):
+        if whole is None or _holds(whole, found.output_term(operation.event)):
             return low[0]
     return None
 
@@ -92,7 +92,7 @@ def _holds(term: Term, part: Term) -> bool:
 
 
 def _pair(found: Expressions, operation: Operation) -> list[Argument | None]:
-    return [found.given(operation.event, name) for name in ("self", "other")]
+    return [found.recorded_argument(operation.event, name) for name in ("self", "other")]
 
 
 def _low(given: Argument | None) -> float:

@@ -35,7 +35,7 @@ from whynan.expr import Expressions, Term
 from whynan.records import Argument, Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import downstream, expressions
-from whynan.rules.facts import INF, base, is_nan, limit, maximum, said
+from whynan.rules.facts import INF, base, is_nan, limit, maximum, number_text
 from whynan.rules.intents import guard
 
 
@@ -54,7 +54,7 @@ def match(finding: Finding) -> Explanation | None:
         return None
     product = ", and 0 times that is NaN where nothing is hidden" if is_nan(finding) else ""
     return Explanation(
-        f"a mask of {said(low)} is -Inf in {finding.element.dtype}: it lies below -{limit(finding).rpartition(' ')[2]}, the least "
+        f"a mask of {number_text(low)} is -Inf in {finding.element.dtype}: it lies below -{limit(finding).rpartition(' ')[2]}, the least "
         f"finite value{product}",
         "A mask is meant to be a finite number, so that a row of nothing but hidden places still has a softmax. finfo(dtype).min is "
         "the least that fits.",
@@ -69,7 +69,7 @@ def _takes_scores(term: Term) -> bool:
 
 def _scaled(found: Expressions) -> float | None:
     """The number that a mask of zeros and ones is multiplied by."""
-    pair = [found.given(found.middle, name) for name in ("self", "other")]
+    pair = [found.recorded_argument(found.middle, name) for name in ("self", "other")]
     for mask, factor in (pair, pair[::-1]):
         number = _number(factor)
         if mask is None or number is None or mask.min is None or mask.max is None:
@@ -88,7 +88,7 @@ def _number(given: Argument | None) -> float | None:
 
 def _cast(found: Expressions) -> float | None:
     """The least value of a mask, which is 0 elsewhere."""
-    given = found.given(found.middle, "self", "src")
+    given = found.recorded_argument(found.middle, "self", "src")
     if given is None or given.min is None or given.max is None or given.min <= -INF:
         return None
     return float(given.min) if given.max == 0 or given.max == given.min else None

@@ -34,10 +34,10 @@ from typing import Final
 from whynan.expr import Expressions, Term
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import bare, downstream, expressions, factors, leaves
-from whynan.rules.facts import base, excess, result, said, value
+from whynan.rules.expressions import downstream, expressions, factors, leaves, without_coefficient
+from whynan.rules.facts import base, excess, number_text, result, value
 from whynan.rules.intents import guard, setting
-from whynan.rules.wording import attempted
+from whynan.rules.wording import exact_attempt
 
 _MEASURED: Final = ("sum", "mean", "max", "min", "var", "deviations", "norm")
 """What a row is normalised by is no temperature."""
@@ -56,9 +56,9 @@ def match(finding: Finding) -> Explanation | None:
         return None
     if below == 0:
         above = 1.0 if name == "reciprocal" else value(finding, "self")
-        text = f"{said(above)} / 0 is {result(finding)}: the temperature of a softmax is 0 here"
+        text = f"{number_text(above)} / 0 is {result(finding)}: the temperature of a softmax is 0 here"
     else:
-        attempt = attempted(finding)
+        attempt = exact_attempt(finding)
         if attempt is None:
             return None
         side = excess(attempt.result, finding.element.dtype, shown=False)
@@ -73,10 +73,10 @@ def match(finding: Finding) -> Explanation | None:
 
 def _is_temperature(found: Expressions, by: str) -> bool:
     """Whether the denominator is one number that all scores of a softmax, or of each of its rows, are divided by."""
-    given, below = found.given(found.middle, by), found.argument(found.middle, by)
+    given, below = found.recorded_argument(found.middle, by), found.argument_term(found.middle, by)
     if given is None or below is None or (given.shape is not None and given.shape[-1:] not in ((), (1,))):
         return False
-    if any(base.is_call(*_MEASURED) for base, _ in factors(bare(below))):
+    if any(base.is_call(*_MEASURED) for base, _ in factors(without_coefficient(below))):
         return False
     softmaxes = (term for term in downstream(found) if term.is_call("softmax", "log_softmax"))
     return any(_divides(below, part) for term in softmaxes for part in _summands(term.arguments[0]))
@@ -89,7 +89,7 @@ def _summands(term: Term) -> tuple[Term, ...]:
 def _divides(below: Term, quotient: Term) -> bool:
     """Whether it is a quotient with this denominator, which is not computed from what it divides."""
     parts = factors(quotient)
-    above = [base for base, power in parts if base != bare(below) or power > 0]
+    above = [base for base, power in parts if base != without_coefficient(below) or power > 0]
     divided = len(above) < len(parts) or below.number is not None
     return divided and bool(above) and not any(leaves(base) & leaves(below) for base in above)
 

@@ -41,9 +41,18 @@ from whynan.ops.table import TORCH
 from whynan.records import Finding, Selection
 from whynan.records.intents import FixIntent
 from whynan.rules.base import SELECTION, Explanation, Rule
-from whynan.rules.facts import base, forward_base, result, said, value
+from whynan.rules.facts import base, forward_base, number_text, result, value
 from whynan.rules.intents import BOUNDED, LOG_OF_ONE, MASKED, QUOTIENT, ROOT, ROOT_ABOVE, guard
-from whynan.rules.wording import coming_back, derivative, doing, given, left_out, left_out_by, spelled, spelled_forward
+from whynan.rules.wording import (
+    backward_recurrence,
+    derivative,
+    forward_operand_source,
+    operand_source,
+    operands_text,
+    operator_text,
+    selection_of_finding,
+    selection_text,
+)
 
 _OPERAND: Final = {"div": "other", "true_divide": "other"}
 """The operand that makes a derivative bad, where it is not the first."""
@@ -52,11 +61,11 @@ _HARMLESS: Final = TORCH.column("WN510")
 
 
 def match(finding: Finding) -> Explanation | None:
-    found = left_out(finding)
+    found = selection_of_finding(finding)
     if found is None:
         return None
     return Explanation(
-        f"{left_out_by(found, _what(finding))}; its derivative is computed {_outcome(finding)}",
+        f"{selection_text(found, _what(finding))}; its derivative is computed {_outcome(finding)}",
         f"What is left out of the forward gets a gradient of 0, and 0 times what has no finite derivative is NaN. {_cure(finding, found)}",
         SELECTION,
     )
@@ -65,7 +74,7 @@ def match(finding: Finding) -> Explanation | None:
 def _what(finding: Finding) -> str:
     """``log at x = 0``; of what was bad in the forward ``sqrt at x = -1, which is NaN``."""
     if _is_forward(finding):
-        return f"{doing(finding)} at {given(finding)}, which is {result(finding)}"
+        return f"{operator_text(finding)} at {operands_text(finding)}, which is {result(finding)}"
     return derivative(finding).removeprefix(" in the derivative of ") or "the result"
 
 
@@ -76,7 +85,7 @@ def _is_forward(finding: Finding) -> bool:
 def _outcome(finding: Finding) -> str:
     """``all the same: 0 / 0 is NaN``; of what was bad in the forward and saved for it ``from that all the same``."""
     if _is_forward(finding):
-        return "all the same" if coming_back(finding) is None else "from that all the same"
+        return "all the same" if backward_recurrence(finding) is None else "from that all the same"
     return f"all the same: {_derived(finding)}"
 
 
@@ -85,12 +94,14 @@ def _derived(finding: Finding) -> str:
     sign = {"div": "/", "true_divide": "/", "mul": "×"}.get(base(finding))
     if sign is None or first is None or second is None or first != first or second != second:
         return f"the gradient is {result(finding)}"
-    return f"{said(first)} {sign} {said(second)} is {result(finding)}"
+    return f"{number_text(first)} {sign} {number_text(second)} is {result(finding)}"
 
 
 def _cure(finding: Finding, found: Selection) -> str:
     """The double where, in the words of the source where they are known."""
-    of, name = (base(finding), spelled) if _is_forward(finding) else (forward_base(finding), spelled_forward)
+    of, name = (
+        (base(finding), operand_source) if _is_forward(finding) else (forward_base(finding), forward_operand_source)
+    )
     operand, harmless = name(finding, _OPERAND.get(of, "self")), _HARMLESS.get(of)
     plain = "Give the operation a harmless operand there, before it is computed, and leave its result out as now"
     if operand is None or harmless is None or found.mask is None or found.op.split(".")[1] != "where":

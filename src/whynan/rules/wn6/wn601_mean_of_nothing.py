@@ -33,10 +33,17 @@ from __future__ import annotations
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_quotient, bare, expressions, factors, mean_of_chosen, mean_of_segments
-from whynan.rules.facts import base, count_of, empty, is_nan, operand, row, value
+from whynan.rules.expressions import (
+    expressions,
+    factors,
+    mean_of_chosen,
+    mean_of_segments,
+    quotient_message,
+    without_coefficient,
+)
+from whynan.rules.facts import base, count_of, has_empty_operand, is_nan, operand, row, value
 from whynan.rules.intents import QUOTIENT, epsilon, reformulation
-from whynan.rules.wording import doing, spelled
+from whynan.rules.wording import operand_source, operator_text
 
 _QUOTIENTS = ("div", "true_divide")
 _UNBIASED = "The variance divides by the count less the correction. That of a single value has no unbiased estimate; correction=0 gives 0."
@@ -50,22 +57,22 @@ def match(finding: Finding) -> Explanation | None:
         return _mean(finding, name)
     if name in _QUOTIENTS and _is_variance_over_zero(finding):
         return Explanation(
-            at_the_quotient(finding, "the count less 1 of a variance over 1 element"), _UNBIASED, STRUCTURE
+            quotient_message(finding, "the count less 1 of a variance over 1 element"), _UNBIASED, STRUCTURE
         )
     if name in _QUOTIENTS and mean_of_chosen(finding) is not None:
         return Explanation(
-            at_the_quotient(finding, "the sum of the mask, or of the weights, of a mean"),
+            quotient_message(finding, "the sum of the mask, or of the weights, of a mean"),
             "A mean over what a mask or weights choose has no value where they choose nothing. Divide by the count, at least 1.",
             STRUCTURE,
         )
     if name in _QUOTIENTS and mean_of_segments(finding):
         return Explanation(
-            at_the_quotient(finding, "the count of a segment"),
+            quotient_message(finding, "the count of a segment"),
             "A mean over a segment that no element belongs to has no value. Divide by the count, at least 1.",
             STRUCTURE,
         )
-    if name in TORCH.having("loss") and empty(finding):
-        return _nothing(finding, f"the mean of {doing(finding)} over no element is 0 / 0")
+    if name in TORCH.having("loss") and has_empty_operand(finding):
+        return _nothing(finding, f"the mean of {operator_text(finding)} over no element is 0 / 0")
     lengths = row(finding, "lengths")
     if name == "segment_reduce" and lengths is not None and lengths[0] == 0:
         return Explanation(
@@ -100,11 +107,11 @@ def _mean(finding: Finding, name: str) -> Explanation | None:
 def _is_variance_over_zero(finding: Finding) -> bool:
     """Whether it is a sum of squared differences over a number that is 0, as exporters write a variance."""
     found = expressions(finding)
-    above = None if found is None else found.argument(found.middle, "self")
-    below = None if found is None else found.argument(found.middle, "other")
-    if above is None or below is None or below.number != 0 or not bare(above).is_call("sum"):
+    above = None if found is None else found.argument_term(found.middle, "self")
+    below = None if found is None else found.argument_term(found.middle, "other")
+    if above is None or below is None or below.number != 0 or not without_coefficient(above).is_call("sum"):
         return False
-    inside = factors(bare(above).arguments[0])
+    inside = factors(without_coefficient(above).arguments[0])
     return all(power == 2 and difference.kind == "sum" for difference, power in inside)
 
 
@@ -116,7 +123,7 @@ def _shape(finding: Finding) -> str:
     found = operand(finding, "self")
     if found is None or found.shape is None:
         return ""
-    return f": {spelled(finding, 'self') or 'the input'} has shape {list(found.shape)}"
+    return f": {operand_source(finding, 'self') or 'the input'} has shape {list(found.shape)}"
 
 
 RULE = Rule(

@@ -37,10 +37,10 @@ from whynan.expr import Expressions, Term
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import at_the_quotient, mean_of_chosen, without_negation
-from whynan.rules.facts import base, empty, is_nan, is_onnx, operand, row, said, value
+from whynan.rules.expressions import mean_of_chosen, quotient_message, without_negation
+from whynan.rules.facts import base, has_empty_operand, is_nan, is_onnx, number_text, operand, row, value
 from whynan.rules.intents import QUOTIENT, reformulation
-from whynan.rules.wording import spelled
+from whynan.rules.wording import operand_source
 
 _WHY = "The mean divides by the sum of the weights of all targets: 0 for a target that is ignored or whose class has weight 0."
 _COMPARISONS = ("ne", "eq", "equal", "not_equal")
@@ -71,7 +71,7 @@ def _written_out(finding: Finding) -> Explanation | None:
     at = mean_of_chosen(finding)
     if at is None or finding.birth != "invalid" or not _is_of_labels(*at):
         return None
-    return Explanation(at_the_quotient(finding, "the number of targets that are not ignored"), _WHY, STRUCTURE + 1)
+    return Explanation(quotient_message(finding, "the number of targets that are not ignored"), _WHY, STRUCTURE + 1)
 
 
 def _is_of_labels(found: Expressions, chosen: Term) -> bool:
@@ -81,27 +81,28 @@ def _is_of_labels(found: Expressions, chosen: Term) -> bool:
     """
     of = without_negation(chosen.arguments[0] if chosen.is_call("where") else chosen)
     for operation in found.operations.values():
-        if found.base(operation) in _COMPARISONS and found.of(operation.event) == of:
-            given = found.given(operation.event, "self", "A")
+        if found.operator_name(operation) in _COMPARISONS and found.output_term(operation.event) == of:
+            given = found.recorded_argument(operation.event, "self", "A")
             whole = given is not None and given.dtype is not None and given.dtype.startswith(("int", "uint"))
-            other = found.given(operation.event, "other", "B")
+            other = found.recorded_argument(operation.event, "other", "B")
             ignored = other is not None and other.value is not None and other.value < 0
             return whole and (
                 ignored
                 or any(
-                    found.base(o) in TORCH.having("WN602") and o.event < found.middle for o in found.operations.values()
+                    found.operator_name(o) in TORCH.having("WN602") and o.event < found.middle
+                    for o in found.operations.values()
                 )
             )
     return False
 
 
 def _targets(finding: Finding) -> str:
-    name = spelled(finding, "target") or "the target"
-    if empty(finding):
+    name = operand_source(finding, "target") or "the target"
+    if has_empty_operand(finding):
         return f"{name} is empty"
     span, ignored = row(finding, "target"), value(finding, "ignore_index")
     if span is not None and span[0] == span[1] == ignored:
-        return f"{name} holds nothing but {said(ignored)}, the ignore_index"
+        return f"{name} holds nothing but {number_text(ignored)}, the ignore_index"
     if operand(finding, "weight") is None:
         return f"every target in {name} is ignored"
     return f"the class of every target in {name} has weight 0 or is ignored"

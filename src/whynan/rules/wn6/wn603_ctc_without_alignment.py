@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import INF, all_finite, base, is_nan, row, said
+from whynan.rules.facts import INF, all_finite, base, is_nan, number_text, row
 from whynan.rules.intents import guard
 
 
@@ -82,7 +82,7 @@ def _sample(finding: Finding) -> str:
 def _span(lengths: tuple[float, float]) -> str:
     """One length, or the least and greatest of the batch: which of them is this sample's is not known."""
     low, high = lengths
-    return said(low) if low == high else f"{said(low)} to {said(high)}"
+    return number_text(low) if low == high else f"{number_text(low)} to {number_text(high)}"
 
 
 RULE = Rule(

@@ -48,10 +48,10 @@ from whynan.rules.facts import (
     overflows,
     result,
     row,
-    wider,
+    wider_formats_text,
 )
 from whynan.rules.intents import MAGNITUDE, MEAN_ROOT, NORM, SOFTMAX, reformulation, setting
-from whynan.rules.wording import Attempt, attempted, derivative, doing, given, grown
+from whynan.rules.wording import Attempt, derivative, exact_attempt, growth_text, operands_text, operator_text
 
 # The result itself is out of range, or a partial sum or product of the same kind.
 _BATCHES = frozenset("native_batch_norm native_layer_norm native_group_norm".split())
@@ -63,24 +63,26 @@ def match(finding: Finding) -> Explanation | None:
         return None
     if is_nan(finding):
         return _both_signs(finding)
-    attempt, dtype = attempted(finding), finding.element.dtype
+    attempt, dtype = exact_attempt(finding), finding.element.dtype
     if attempt is not None and overflows(attempt.result, dtype):
         text = _exact(attempt, dtype)
     elif base(finding) in TORCH.having("WN701-partial"):
-        text = f"{doing(finding)} of {given(finding)} exceeds {limit(finding)} and gives {result(finding)}"
+        text = (
+            f"{operator_text(finding)} of {operands_text(finding)} exceeds {limit(finding)} and gives {result(finding)}"
+        )
     elif base(finding) in bases("WN701-inside"):
-        text = f"{doing(finding)} of {given(finding)}, or a value on the way to it, exceeds {limit(finding)} and gives {result(finding)}"
+        text = f"{operator_text(finding)} of {operands_text(finding)}, or a value on the way to it, exceeds {limit(finding)} and gives {result(finding)}"
     else:
         return None
     return Explanation(
         f"{text}{derivative(finding)}",
-        f"All operands are finite; what is made of them is too large for {dtype}.{grown(finding)}",
+        f"All operands are finite; what is made of them is too large for {dtype}.{growth_text(finding)}",
         GENERAL,
     )
 
 
 def _exact(attempt: Attempt, dtype: str) -> str:
-    fits = wider(attempt.result, dtype)
+    fits = wider_formats_text(attempt.result, dtype)
     return f"{attempt.words} {excess(attempt.result, dtype, shown=False)}" + (f" ({fits})" if fits else "")
 
 
@@ -99,14 +101,14 @@ def _both_signs(finding: Finding) -> Explanation | None:
     """A sum of finite products that overflows towards both sides."""
     if base(finding) in _NORMS and is_onnx(finding):
         return Explanation(
-            f"{doing(finding)} of {given(finding)} is NaN: the squares behind the variance exceed {limit(finding)}, and what is "
+            f"{operator_text(finding)} of {operands_text(finding)} is NaN: the squares behind the variance exceed {limit(finding)}, and what is "
             "divided by the root of Inf has no value any more",
             f"All operands are finite; their squares are too large for {finding.element.dtype}.",
             GENERAL,
         )
     if base(finding) in _BATCHES and _spreads(finding):
         return Explanation(
-            f"{doing(finding)} of {given(finding)} is NaN: the sums behind its mean and its variance exceed {limit(finding)}, and what is "
+            f"{operator_text(finding)} of {operands_text(finding)} is NaN: the sums behind its mean and its variance exceed {limit(finding)}, and what is "
             "subtracted from Inf or divided by it has no value any more",
             f"All operands are finite; their sums and squares are too large for {finding.element.dtype}.",
             GENERAL,
@@ -114,7 +116,7 @@ def _both_signs(finding: Finding) -> Explanation | None:
     if base(finding) not in bases("WN701-product"):
         return None
     return Explanation(
-        f"{doing(finding)} of {given(finding)} is NaN{derivative(finding)}: products of both signs exceed {limit(finding)}, and Inf - Inf has no value",
+        f"{operator_text(finding)} of {operands_text(finding)} is NaN{derivative(finding)}: products of both signs exceed {limit(finding)}, and Inf - Inf has no value",
         f"All operands are finite; products of them are too large for {finding.element.dtype} and cancel to no value.",
         GENERAL,
     )

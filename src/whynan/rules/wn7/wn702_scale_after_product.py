@@ -33,10 +33,10 @@ from whynan.expr import Expressions
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import bare, expressions
-from whynan.rules.facts import all_finite, base, excess, limit, operand, said, value
+from whynan.rules.expressions import expressions, without_coefficient
+from whynan.rules.facts import all_finite, base, excess, limit, number_text, operand, value
 from whynan.rules.intents import reformulation, setting
-from whynan.rules.wording import attempted, doing, given
+from whynan.rules.wording import exact_attempt, operands_text, operator_text
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -47,14 +47,14 @@ def match(finding: Finding) -> Explanation | None:
         factor = _made_smaller(found)
     if factor is None:
         return None
-    attempt = attempted(finding)
+    attempt = exact_attempt(finding)
     text = (
-        f"{doing(finding)} of {given(finding)} exceeds {limit(finding)}"
+        f"{operator_text(finding)} of {operands_text(finding)} exceeds {limit(finding)}"
         if attempt is None
         else f"{attempt.words} {excess(attempt.result, finding.element.dtype, shown=False)}"
     )
     return Explanation(
-        f"{text}, before it is multiplied by {said(factor)}",
+        f"{text}, before it is multiplied by {number_text(factor)}",
         f"All operands are finite; the sum of their products is too large for {finding.element.dtype}, and is made smaller only "
         "afterwards. Scale one of the factors first: the scores are the same.",
         STRUCTURE,
@@ -69,10 +69,15 @@ def _fused(finding: Finding) -> float | None:
 
 def _made_smaller(found: Expressions) -> float | None:
     """The number below 1 that the product is multiplied by next."""
-    product = found.of(found.middle)
-    for event in found.after():
-        later = found.of(event)
-        if later.kind == "sum" and not later.constant and len(later.parts) == 1 and bare(later) == product:
+    product = found.output_term(found.middle)
+    for event in found.consumers():
+        later = found.output_term(event)
+        if (
+            later.kind == "sum"
+            and not later.constant
+            and len(later.parts) == 1
+            and without_coefficient(later) == product
+        ):
             factor = abs(later.parts[0][1])
             return factor if factor < 1 else None
     return None

@@ -37,14 +37,14 @@ from whynan.floats import format_of
 from whynan.records import Finding, Operation
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.expressions import (
-    at_the_logarithm,
-    at_the_product,
-    at_the_quotient,
-    at_the_root,
     expressions,
+    logarithm_message,
+    product_message,
+    quotient_message,
+    root_message,
     zero_times_infinity,
 )
-from whynan.rules.facts import base, forward_base, forward_is_zero, is_zero, said
+from whynan.rules.facts import base, forward_base, forward_is_zero, is_zero, number_text
 from whynan.rules.intents import LOG, QUOTIENT, ROOT, epsilon, guard, reformulation
 
 _LOGS: Final = ("log", "log2", "log10")
@@ -69,11 +69,11 @@ def match(finding: Finding) -> Explanation | None:
     if vanished is None:
         return None
     eps, dtype = vanished
-    what = f"what {said(eps)} should keep away from 0"
+    what = f"what {number_text(eps)} should keep away from 0"
     if name in _LOGS:
-        text = at_the_logarithm(finding, what, "")
+        text = logarithm_message(finding, what, "")
     else:
-        text = at_the_root(finding, what) if name in _ROOTS else at_the_quotient(finding, what)
+        text = root_message(finding, what) if name in _ROOTS else quotient_message(finding, what)
     return _told(text, eps, dtype)
 
 
@@ -81,20 +81,20 @@ def _in_a_product(finding: Finding) -> Explanation | None:
     """Of a product with the logarithm of 0, in whose derivative 0 meets the infinity: the constant inside the logarithm."""
     at = zero_times_infinity(finding)
     for name in ("self", "other") if at is not None else ():
-        given = at[0].given(at[0].middle, name) if at is not None else None
+        given = at[0].recorded_argument(at[0].middle, name) if at is not None else None
         made = None if given is None or given.event is None or at is None else at[0].operations.get(given.event)
-        if at is None or made is None or at[0].base(made) not in _LOGS:
+        if at is None or made is None or at[0].operator_name(made) not in _LOGS:
             continue
         if (vanished := _vanished(at[0], made.event, "self")) is not None:
-            what = f"a product with the logarithm of what {said(vanished[0])} should keep away from 0"
-            return _told(at_the_product(finding, what), *vanished)
+            what = f"a product with the logarithm of what {number_text(vanished[0])} should keep away from 0"
+            return _told(product_message(finding, what), *vanished)
     return None
 
 
 def _told(text: str, eps: float, dtype: str) -> Explanation:
     return Explanation(
         text,
-        f"{said(eps)} is 0 in {dtype}, whose smallest number is {said(format_of(dtype).smallest_subnormal)}: it changes nothing. "
+        f"{number_text(eps)} is 0 in {dtype}, whose smallest number is {number_text(format_of(dtype).smallest_subnormal)}: it changes nothing. "
         "Take a constant that the dtype has room for, or compute in float32.",
         GUARD,
     )
@@ -102,23 +102,23 @@ def _told(text: str, eps: float, dtype: str) -> Explanation:
 
 def _vanished(found: Expressions, event: int, by: str) -> tuple[float, str] | None:
     """The constant that was rounded to 0 on the way to an operand of an event, and the dtype that did it."""
-    given = found.given(event, by)
+    given = found.recorded_argument(event, by)
     # what has written an argument came before what reads it
     while given is not None and given.event is not None and given.event < event and given.event in found.operations:
         event = given.event
         operation = found.operations[event]
         eps = _constant(found, operation)
-        given = found.given(event, "self", "input")
+        given = found.recorded_argument(event, "self", "input")
         if eps is not None and given is not None and given.dtype is not None and _rounds_to_zero(eps, given.dtype):
             return eps, given.dtype
-        if not found.sees_through(event) and found.base(operation) not in _ZERO_STAYS:
+        if not found.is_copy(event) and found.operator_name(operation) not in _ZERO_STAYS:
             return None
     return None
 
 
 def _constant(found: Expressions, operation: Operation) -> float | None:
-    name = _BOUNDS.get(found.base(operation))
-    return None if name is None else found.numeric(operation, name)
+    name = _BOUNDS.get(found.operator_name(operation))
+    return None if name is None else found.numeric_argument(operation, name)
 
 
 def _rounds_to_zero(value: float, dtype: str) -> bool:

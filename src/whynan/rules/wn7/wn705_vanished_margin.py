@@ -38,7 +38,7 @@ from whynan.ops.table import TORCH
 from whynan.records import Argument, Finding, Operation
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.expressions import expressions
-from whynan.rules.facts import base, forward_base, forward_is_zero, forward_value, is_zero, result, said, value
+from whynan.rules.facts import base, forward_base, forward_is_zero, forward_value, is_zero, number_text, result, value
 from whynan.rules.intents import BELOW_ONE, LOG, epsilon, reformulation
 
 _AT_ZERO: Final = {name: TORCH.poles[name][0] for name in TORCH.having("WN705-zero")}
@@ -57,13 +57,13 @@ def match(finding: Finding) -> Explanation | None:
         return None
     margin, dtype = vanished
     pole = (
-        f"the derivative of {name} is infinite at {said(at)}"
+        f"the derivative of {name} is infinite at {number_text(at)}"
         if backward
         else f"{_spelled(name, at)} is {result(finding)}"
     )
     return Explanation(
-        f"{pole}: a bound of 1 - {said(margin)} is 1 in {dtype}",
-        f"{dtype} has no number between 1 - {said(format_of(dtype).eps / 2)} and 1, and a bound closer to 1 rounds to it: the "
+        f"{pole}: a bound of 1 - {number_text(margin)} is 1 in {dtype}",
+        f"{dtype} has no number between 1 - {number_text(format_of(dtype).eps / 2)} and 1, and a bound closer to 1 rounds to it: the "
         "clamp changes nothing. Take a wider margin, or compute from the logits.",
         GUARD,
     )
@@ -77,25 +77,27 @@ def _is_pole(finding: Finding, name: str, *, backward: bool) -> bool:
 
 
 def _spelled(name: str, at: float) -> str:
-    return "a division by 0" if name in ("div", "reciprocal") else f"{name}({said(at)})"
+    return "a division by 0" if name in ("div", "reciprocal") else f"{name}({number_text(at)})"
 
 
 def _vanished(found: Expressions, by: str, at: float) -> tuple[float, str] | None:
     """The margin that was rounded away on the way to an operand with this value, and the dtype that did it."""
-    event, given = found.middle, found.given(found.middle, by)
+    event, given = found.middle, found.recorded_argument(found.middle, by)
     middle = found.operations.get(event)
-    own = found.numeric(middle, "eps") if middle is not None and found.base(middle) == "logit" else None
+    own = (
+        found.numeric_argument(middle, "eps") if middle is not None and found.operator_name(middle) == "logit" else None
+    )
     if own is not None and given is not None:
         return _rounded(own, given)
     # what has written an argument came before what reads it
     while given is not None and given.event is not None and given.event < event and given.event in found.operations:
         event = given.event
         operation = found.operations[event]
-        given = found.given(event, "self", "input")
-        if found.base(operation) == "clamp" or found.base(operation).startswith("clamp_m"):
-            bound = found.numeric(operation, "max" if at > 0 else "min")
+        given = found.recorded_argument(event, "self", "input")
+        if found.operator_name(operation) == "clamp" or found.operator_name(operation).startswith("clamp_m"):
+            bound = found.numeric_argument(operation, "max" if at > 0 else "min")
             return None if bound is None or given is None or abs(at) != 1 else _rounded(1 - abs(bound), given)
-        before = at if found.sees_through(event) else _before(found, operation, at)
+        before = at if found.is_copy(event) else _before(found, operation, at)
         if before is None:
             return None
         at = before
@@ -104,7 +106,7 @@ def _vanished(found: Expressions, by: str, at: float) -> tuple[float, str] | Non
 
 def _before(found: Expressions, operation: Operation, at: float) -> float | None:
     """The operand of a sum with a number, or of a negation, by its result."""
-    name, number = found.base(operation), found.numeric(operation, "other")
+    name, number = found.operator_name(operation), found.numeric_argument(operation, "other")
     if name == "neg":
         return -at
     if number is None or name not in ("add", "sub", "rsub"):

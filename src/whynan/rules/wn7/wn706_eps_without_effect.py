@@ -34,29 +34,29 @@ from __future__ import annotations
 from whynan.floats import smallest
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.facts import damage_of, others, said, source
+from whynan.rules.facts import damage_of, number_text, operand_before, other_elements_text
 from whynan.rules.intents import BELOW_ONE, epsilon
 
 
 def match(finding: Finding) -> Explanation | None:
-    damage, before = damage_of(finding, "vanished"), source(finding)
+    damage, before = damage_of(finding, "vanished"), operand_before(finding)
     dtype = finding.element.dtype
     least = smallest(dtype)
     if damage is None or before is None or least is None:
         return None
-    eps = said(damage.numbers.get("eps"))
+    eps = number_text(damage.numbers.get("eps"))
     name = before.expression or "an element"
     end = damage.numbers.get("bound", 0.0)
     if end == 0:
         return Explanation(
-            f"{eps} is 0 in {dtype}: {name} is 0 here and stays so{others(damage)}",
-            f"The smallest number of {dtype} is {said(least)}: what is added changes nothing, and a clamp at it "
+            f"{eps} is 0 in {dtype}: {name} is 0 here and stays so{other_elements_text(damage)}",
+            f"The smallest number of {dtype} is {number_text(least)}: what is added changes nothing, and a clamp at it "
             "keeps nothing away from 0. Take a constant that the dtype has room for, or compute in float32.",
             STRUCTURE,
         )
     return Explanation(
-        f"a bound of {'-' if end < 0 else ''}(1 - {eps}) is {said(end)} in {dtype}: {name} is {said(end)} behind it{others(damage)}",
-        f"{dtype} has no number so close to {said(end)}: the clamp keeps nothing away from it, where log(1 - x), logit and "
+        f"a bound of {'-' if end < 0 else ''}(1 - {eps}) is {number_text(end)} in {dtype}: {name} is {number_text(end)} behind it{other_elements_text(damage)}",
+        f"{dtype} has no number so close to {number_text(end)}: the clamp keeps nothing away from it, where log(1 - x), logit and "
         "atanh have a pole. Take a wider margin, or compute from the logits.",
         STRUCTURE,
     )

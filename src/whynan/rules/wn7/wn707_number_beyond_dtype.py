@@ -35,9 +35,9 @@ from typing import Final
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, is_onnx, maximum, overflows, product, result, said
+from whynan.rules.facts import base, is_onnx, maximum, number_text, overflows, product, result
 from whynan.rules.intents import setting
-from whynan.rules.wording import attempted, derivative
+from whynan.rules.wording import derivative, exact_attempt
 
 _WRITTEN: Final = "lift_fresh"
 """What makes a tensor of a number that Python hands in."""
@@ -54,13 +54,13 @@ def match(finding: Finding) -> Explanation | None:
     number = _overflowing(finding, dtype)
     if number is None:
         return None
-    attempt = attempted(finding)
+    attempt = exact_attempt(finding)
     fits = attempt is not None and not overflows(attempt.result, finding.element.dtype)
     told = f": {attempt.words} would fit" if attempt is not None and fits else ""
     return Explanation(
-        f"{said(number)} is {said(float('inf') if number > 0 else float('-inf'))} in {dtype}, and {base(finding)} with it gives "
+        f"{number_text(number)} is {number_text(float('inf') if number > 0 else float('-inf'))} in {dtype}, and {base(finding)} with it gives "
         f"{result(finding)}{derivative(finding)}{told}",
-        f"The largest finite number of {dtype} is {said(maximum(dtype))}. A number that the program writes is rounded to "
+        f"The largest finite number of {dtype} is {number_text(maximum(dtype))}. A number that the program writes is rounded to "
         "the dtype of the tensor before anything is computed with it.",
         OPERATION,
     )
@@ -73,8 +73,8 @@ def _of_a_number(finding: Finding) -> Explanation | None:
     if number is None:
         return None
     return Explanation(
-        f"{said(number)} is {result(finding)} in {dtype}, and the tensor that the program makes of it holds that",
-        f"The largest finite number of {dtype} is {said(maximum(dtype))}. What the program writes is rounded to the dtype of "
+        f"{number_text(number)} is {result(finding)} in {dtype}, and the tensor that the program makes of it holds that",
+        f"The largest finite number of {dtype} is {number_text(maximum(dtype))}. What the program writes is rounded to the dtype of "
         "the tensor, without a warning.",
         OPERATION,
     )

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.facts import damage_of, said
+from whynan.rules.facts import damage_of, number_text
 from whynan.rules.intents import setting
 
 
@@ -49,13 +49,13 @@ def match(finding: Finding) -> Explanation | None:
         return None
     numbers, dtype = damage.numbers, finding.element.dtype
     name = finding.element.tensor or "a parameter"
-    update, ulp, least = (said(numbers.get(key)) for key in ("update", "ulp", "least"))
+    update, ulp, least = (number_text(numbers.get(key)) for key in ("update", "ulp", "least"))
     several = int(numbers.get("parameters", 1))
     more = f", nor any element of {several - 1:,} more" if several > 1 else ""
     return Explanation(
         f"the step moves no element of {name}{more}: the update is {update} at most, and the next {dtype} number is "
         f"{ulp} away, at the least magnitude {least}",
-        f"Gradients and learning rate ({said(numbers.get('rate'))}) are not 0, but less than half of that distance is "
+        f"Gradients and learning rate ({number_text(numbers.get('rate'))}) are not 0, but less than half of that distance is "
         "rounded away, in this step as in the next. Keep the weights in float32 and compute in low precision by autocast, "
         "or round stochastically.",
         STRUCTURE,

@@ -32,18 +32,18 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.facts import damage_of, said, share, source, was
+from whynan.rules.facts import damage_of, number_text, operand_before, share, value_before
 from whynan.rules.intents import setting
 
 
 def match(finding: Finding) -> Explanation | None:
-    damage, before = damage_of(finding, "saturated"), source(finding)
+    damage, before = damage_of(finding, "saturated"), operand_before(finding)
     if damage is None or before is None:
         return None
     dtype, element = finding.element.dtype, finding.element
     return Explanation(
-        f"{before.expression or 'an element'} is {said(was(finding))} and becomes {said(element.value)}: beyond the range of "
-        f"{dtype} are {share(damage)}, the greatest of magnitude {said(damage.numbers.get('largest'))}",
+        f"{before.expression or 'an element'} is {number_text(value_before(finding))} and becomes {number_text(element.value)}: beyond the range of "
+        f"{dtype} are {share(damage)}, the greatest of magnitude {number_text(damage.numbers.get('largest'))}",
         f"{dtype} has no infinities, so nothing tells that a number was out of its range. Divide by a scale before the "
         "cast, or clamp where outliers are meant to be cut off.",
         STRUCTURE,

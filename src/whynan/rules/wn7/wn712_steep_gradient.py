@@ -37,7 +37,7 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.facts import damage_of, others, said
+from whynan.rules.facts import damage_of, number_text, other_elements_text
 from whynan.rules.intents import setting
 
 
@@ -46,9 +46,9 @@ def match(finding: Finding) -> Explanation | None:
     if damage is None:
         return None
     name = f"the gradient of {finding.element.tensor}" if finding.element.tensor else "a gradient"
-    largest, limit = said(damage.numbers.get("largest")), said(damage.numbers.get("limit"))
+    largest, limit = number_text(damage.numbers.get("largest")), number_text(damage.numbers.get("limit"))
     return Explanation(
-        f"{name} is {said(finding.element.value)} here, which the step consumes{others(damage)}; the greatest is {largest}",
+        f"{name} is {number_text(finding.element.value)} here, which the step consumes{other_elements_text(damage)}; the greatest is {largest}",
         f"It is finite, and above {limit}: beside a pole, or a product that is about to overflow. Find the expression "
         "whose derivative is so large, and clip the norm of the gradients.",
         STRUCTURE,

@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.facts import damage_of, said
+from whynan.rules.facts import damage_of, number_text
 from whynan.rules.intents import setting
 
 
@@ -53,7 +53,7 @@ def match(finding: Finding) -> Explanation | None:
         if gradients > 1
         else f"all {damage.total:,} elements"
     )
-    limit = said(damage.numbers.get("limit"))
+    limit = number_text(damage.numbers.get("limit"))
     return Explanation(
         f"the norm of the gradients exceeds {limit} and is Inf: {of} are scaled by 1 / Inf, and are 0",
         f"The norm has the dtype of the gradients, {finding.element.dtype}. Keep weights and gradients in float32 and "

@@ -37,9 +37,9 @@ from __future__ import annotations
 from whynan.floats import smallest
 from whynan.records import Finding
 from whynan.rules.base import SETTING, Explanation, Rule
-from whynan.rules.facts import base, in_known_step, result, said, value
+from whynan.rules.facts import base, is_in_library_step, number_text, result, value
 from whynan.rules.intents import setting
-from whynan.rules.wording import doing
+from whynan.rules.wording import operator_text
 
 _QUOTIENTS = {"addcdiv": ("tensor1", "tensor2"), "div": ("self", "other")}
 _WHY = (
@@ -50,7 +50,7 @@ _WHY = (
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
-    if not in_known_step(finding):
+    if not is_in_library_step(finding):
         # in the lines of an optimizer of the program's own there need be no eps
         return None
     owner = f"the parameter {finding.element.tensor}" if finding.element.tensor else "the result"
@@ -59,13 +59,15 @@ def match(finding: Finding) -> Explanation | None:
         if eps is None or least is None or eps >= least / 2:
             return None
         return Explanation(
-            f"the update {doing(finding)} with eps = {said(eps)} divides by 0 and makes {owner} {result(finding)}",
+            f"the update {operator_text(finding)} with eps = {number_text(eps)} divides by 0 and makes {owner} {result(finding)}",
             _WHY,
             SETTING,
         )
     if name in _QUOTIENTS and value(finding, _QUOTIENTS[name][1]) == 0:
         above = value(finding, _QUOTIENTS[name][0])
-        return Explanation(f"the update divides {said(above)} by 0 and makes {owner} {result(finding)}", _WHY, SETTING)
+        return Explanation(
+            f"the update divides {number_text(above)} by 0 and makes {owner} {result(finding)}", _WHY, SETTING
+        )
     if name == "reciprocal" and value(finding, "self") == 0:
         return Explanation(f"the update divides by 0 and makes {owner} {result(finding)}", _WHY, SETTING)
     return None

@@ -35,13 +35,13 @@ from whynan.records import Finding
 from whynan.rules.base import SETTING, Explanation, Rule
 from whynan.rules.facts import all_finite, excess, is_nan, overflows, result
 from whynan.rules.intents import setting
-from whynan.rules.wording import attempted
+from whynan.rules.wording import exact_attempt
 
 
 def match(finding: Finding) -> Explanation | None:
     if finding.phase != "accumulation" or is_nan(finding) or not all_finite(finding):
         return None
-    attempt, dtype = attempted(finding), finding.element.dtype
+    attempt, dtype = exact_attempt(finding), finding.element.dtype
     if attempt is None or not overflows(attempt.result, dtype):
         return None
     return Explanation(

@@ -48,7 +48,7 @@ from __future__ import annotations
 from whynan.records import Finding
 from whynan.rules.base import OUTCOME, Explanation, Rule
 from whynan.rules.facts import result
-from whynan.rules.wording import described
+from whynan.rules.wording import scale_fall_text
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -57,7 +57,9 @@ def match(finding: Finding) -> Explanation | None:
         return None
     what = finding.op or "what came in"
     return Explanation(
-        f"{described(fall)}; {what} still gives {result(finding)}", "It is not the scale that makes it so.", OUTCOME
+        f"{scale_fall_text(fall)}; {what} still gives {result(finding)}",
+        "It is not the scale that makes it so.",
+        OUTCOME,
     )
 
 

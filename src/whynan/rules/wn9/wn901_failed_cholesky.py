@@ -40,8 +40,8 @@ from whynan.expr import Expressions
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import bare, expressions
-from whynan.rules.facts import base, forward_base, forward_value, said, value
+from whynan.rules.expressions import expressions, without_coefficient
+from whynan.rules.facts import base, forward_base, forward_value, number_text, value
 from whynan.rules.intents import epsilon
 from whynan.rules.wording import readable
 
@@ -64,7 +64,7 @@ def match(finding: Finding) -> Explanation | None:
         return None
     of = f"the derivative of {readable(name)}" if backward else readable(name)
     return Explanation(
-        f"{of} reads {said(at)} on the diagonal of a Cholesky factor, which has none at or below 0: the factorization failed",
+        f"{of} reads {number_text(at)} on the diagonal of a Cholesky factor, which has none at or below 0: the factorization failed",
         _WHY,
         STRUCTURE,
     )
@@ -72,10 +72,10 @@ def match(finding: Finding) -> Explanation | None:
 
 def _is_diagonal(found: Expressions, name: str) -> bool:
     """Whether an argument is the diagonal of a Cholesky factor: as many elements as the matrix has rows."""
-    term, given = found.argument(found.middle, name), found.given(found.middle, name)
-    if term is None or given is None or not bare(term).is_call("linalg_cholesky_ex"):
+    term, given = found.argument_term(found.middle, name), found.recorded_argument(found.middle, name)
+    if term is None or given is None or not without_coefficient(term).is_call("linalg_cholesky_ex"):
         return False
-    factored = [o for o in found.operations.values() if found.base(o) == "linalg_cholesky_ex"]
+    factored = [o for o in found.operations.values() if found.operator_name(o) == "linalg_cholesky_ex"]
     return any(
         argument.shape is not None and given.shape == argument.shape[:-1] for o in factored for argument in o.arguments
     )

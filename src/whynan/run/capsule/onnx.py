@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capsule import Replayed
+from whynan.capsule import OperationReplay
 from whynan.capsule.document import PackedNode
 from whynan.errors import UsageError
 from whynan.models.extras import need
@@ -17,13 +17,13 @@ _REFUSED: Final = "{path} cannot be replayed ({why})"
 _HINT: Final = "give a capsule that whynan wrote, and the version of ONNX Runtime of its run"
 
 
-def run_again(capsule: Capsule) -> Replayed:
+def run_again(capsule: Capsule) -> OperationReplay:
     """Run the node of a capsule; raises ``UsageError`` where that cannot be done."""
     need("onnx")
     need("ort")
     import numpy as np
 
-    from whynan.capture.onnx.arrays import give_tensor, launch, read
+    from whynan.capture.onnx.arrays import give_tensor, read_ort_value, run_session
 
     packed = capsule.document.operation
     assert isinstance(packed, PackedNode)
@@ -35,8 +35,8 @@ def run_again(capsule: Capsule) -> Replayed:
             found = [np.asarray(value) for value in _evaluated(model, values)]
         else:
             fed = {info.name: give_tensor(values[info.name]) for info in model.graph.input}
-            held = launch(_session(model), [name for name in node.output if name], fed)
-            found = [np.array(read(value)) for value in held]
+            held = run_session(_session(model), [name for name in node.output if name], fed)
+            found = [np.array(read_ort_value(value)) for value in held]
     except UsageError:
         raise
     except Exception as error:
@@ -49,7 +49,7 @@ def run_again(capsule: Capsule) -> Replayed:
     changed = sum(_differing(one, other) for one, other in zip(found, recorded, strict=True))
     inputs = [values[name] if name else None for name in packed.inputs]
     element, value = _element(capsule.finding, packed, node, inputs, found[packed.bad], equal=not changed)
-    return Replayed(element, value, changed, sum(a.size for a in found), "cpu")
+    return OperationReplay(element, value, changed, sum(a.size for a in found), "cpu")
 
 
 def _checked(capsule: Capsule, packed: PackedNode) -> Any:
@@ -117,13 +117,13 @@ def _array(capsule: Capsule, name: str) -> Any:
 
 def _differing(one: Any, other: Any) -> int:
     """How many elements have other bits; a NaN is as good as another."""
-    from whynan.capture.onnx.counts import floating, nan_mask
+    from whynan.capture.onnx.counts import is_floating, nan_mask
 
     if not one.size:
         return 0
     a, b = (array.reshape(-1) for array in (one, other))
     bits = (a.view("u1").reshape(a.size, -1) != b.view("u1").reshape(b.size, -1)).any(axis=1)
-    if floating(one):
+    if is_floating(one):
         bits &= ~(nan_mask(a) & nan_mask(b))
     return int(bits.sum())
 
@@ -134,7 +134,7 @@ def _element(
     """The bad element of a finding as it is now, or what it is instead."""
     import numpy as np
 
-    from whynan.capture.onnx.counts import at, bad_mask, first_index
+    from whynan.capture.onnx.counts import bad_mask, first_index, value_at
     from whynan.capture.onnx.execution import Node
     from whynan.capture.onnx.provenance.operands import element_of, element_operands
 
@@ -143,7 +143,7 @@ def _element(
     wanted = told.index
     there = wanted is not None and len(wanted) == result.ndim
     if not bad.any():
-        value = at(result, wanted) if there and wanted is not None else None
+        value = value_at(result, wanted) if there and wanted is not None else None
         return None, value if isinstance(value, float) else None
     index = wanted if there and bool(bad[wanted]) else first_index(bad)
     assert index is not None

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Final
 
-from whynan.capsule import Capsule, Replayed, open_capsule
+from whynan.capsule import Capsule, OperationReplay, open_capsule
 from whynan.capsule.document import Packed
 from whynan.capsule.folder import SCRIPT
 from whynan.errors import UsageError
@@ -22,11 +22,11 @@ from whynan.run.pipeline import versions
 
 
 NO_OPERATION: Final = "{path} holds no operation to run ({why})"
-SAME_BITS: Final = Note.of("same_bits")
+SAME_BITS: Final = Note.create("same_bits")
 _COMPARED: Final = ("torch", "onnx", "onnxruntime")
 
 
-def replayed(directory: str, *, modules: Sequence[str] = ()) -> Report:
+def replay_capsule(directory: str, *, modules: Sequence[str] = ()) -> Report:
     """Run what a capsule holds and report on it; ``clean`` where the bad number is not reproduced.
 
     `modules`: those of the user's that register the operators of a library, to be imported first. Raises ``UsageError``
@@ -43,7 +43,7 @@ def replayed(directory: str, *, modules: Sequence[str] = ()) -> Report:
         from whynan.run.capsule.torch import run_again
     else:
         from whynan.run.capsule.onnx import run_again
-    return _told(capsule, run_again(capsule))
+    return _replay_report(capsule, run_again(capsule))
 
 
 def _import(name: str) -> None:
@@ -55,20 +55,20 @@ def _import(name: str) -> None:
         ) from None
 
 
-def _told(capsule: Capsule, again: Replayed) -> Report:
+def _replay_report(capsule: Capsule, again: OperationReplay) -> Report:
     """The report of a replay: the finding of the run, with what is seen now."""
     report, run = capsule.report, capsule.report.run
     here = versions()
-    notes = [Note.of("other_device", old=old, new=new) for old, new in again.moved]
+    notes = [Note.create("other_device", old=old, new=new) for old, new in again.moved]
     notes += [
-        Note.of("other_version", package=name, here=here[name], there=run.versions[name])
+        Note.create("other_version", package=name, here=here[name], there=run.versions[name])
         for name in _COMPARED
         if name in here and name in run.versions and here[name] != run.versions[name]
     ]
     operation = capsule.document.operation
     if isinstance(operation, Packed) and operation.cut is not None:
-        notes.append(Note.of("operands_cut"))
-    changed = Note.of("other_bits", count=again.changed, total=again.total)
+        notes.append(Note.create("operands_cut"))
+    changed = Note.create("other_bits", count=again.changed, total=again.total)
     notes.append(changed if again.changed else SAME_BITS)
     if again.element is None:
         notes.append(_not_reproduced(capsule.finding, again.value))
@@ -94,7 +94,7 @@ def _told(capsule: Capsule, again: Replayed) -> Report:
 def _not_reproduced(finding: Finding, value: float | None) -> Note:
     index, was = finding.element.index, finding.element.value
     was_nan = was is not None and math.isnan(was)
-    return Note.of(
+    return Note.create(
         "not_reproduced", index=index, result=value, was_nan=was_nan, was_inf=was is not None and not was_nan
     )
 
@@ -104,7 +104,7 @@ def _finding(finding: Finding, element: Element) -> Finding:
     way = tuple(link for link in finding.chain if link.role in ("cause", "birth"))
     total = element.total
     reach = Reach(kind="output", name=None, bad=element.count, total=total, value=element.value)
-    left = ChainLink(role="sink", op=None, phase=None, typed_summary=Note.of("operation_result"))
+    left = ChainLink(role="sink", op=None, phase=None, typed_summary=Note.create("operation_result"))
     bare = finding.model_copy(
         update={
             "rule": "WN000",

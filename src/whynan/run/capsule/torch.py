@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capsule import Replayed
+from whynan.capsule import OperationReplay
 from whynan.capsule.document import Packed, resolved
-from whynan.capsule.values import Reading
+from whynan.capsule.values import ValueDecoder
 from whynan.errors import MissingExtraError, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _REFUSED: Final = "{path} cannot be replayed ({why})"
 _HINT: Final = "give a capsule that whynan wrote, and the version of PyTorch of its run"
 
 
-def run_again(capsule: Capsule) -> Replayed:
+def run_again(capsule: Capsule) -> OperationReplay:
     """Run the operation of a capsule; raises ``UsageError`` where that cannot be done."""
     if find_spec("torch") is None:
         raise MissingExtraError("torch")
@@ -36,7 +36,7 @@ def run_again(capsule: Capsule) -> Replayed:
     packed = capsule.document.operation
     assert isinstance(packed, Packed)
     operator = operator_of(resolved(packed.op))
-    reading = Reading(capsule.tensors, capsule.document.layouts)
+    reading = ValueDecoder(capsule.tensors, capsule.document.layouts)
     try:
         recorded = [reading.tensor(name).clone() for name in packed.results]
         with _under(packed.state):
@@ -45,7 +45,7 @@ def run_again(capsule: Capsule) -> Replayed:
             args = [reading.value(value) for value in packed.args]
             kwargs = {name: reading.value(value) for name, value in packed.kwargs.items()}
             # what it overwrites is told of as it was before
-            before = Reading(capsule.tensors, capsule.document.layouts)
+            before = ValueDecoder(capsule.tensors, capsule.document.layouts)
             before.generator = generator
             told = [before.value(v) for v in packed.args], {n: before.value(v) for n, v in packed.kwargs.items()}
             _check_size(operator, args, kwargs)
@@ -65,7 +65,7 @@ def run_again(capsule: Capsule) -> Replayed:
     element, value = _element(capsule.finding, packed, operator, told, found, equal=not changed)
     moved = tuple(reading.moved.items())
     device = next((t.device.type for t in found), "cpu")
-    return Replayed(element, value, changed, sum(t.numel() for t in found), device, moved)
+    return OperationReplay(element, value, changed, sum(t.numel() for t in found), device, moved)
 
 
 @contextmanager
@@ -99,7 +99,7 @@ def _under(state: State) -> Generator[None]:
             torch.set_flush_denormal(flushes)
 
 
-def _drawing_from(packed: Packed, reading: Reading) -> Any:
+def _drawing_from(packed: Packed, reading: ValueDecoder) -> Any:
     """A generator in the state that the operation drew from: PyTorch's own, which is put back after."""
     import torch
 
@@ -159,7 +159,7 @@ def _element(
 
     from whynan.capture.torch.arrays import bad_mask
     from whynan.capture.torch.provenance import interventions
-    from whynan.capture.torch.provenance.operands import at, element_of, element_operands, first_index
+    from whynan.capture.torch.provenance.operands import element_of, element_operands, first_index, value_at
 
     told = finding.element
     result = found[packed.bad]
@@ -167,7 +167,7 @@ def _element(
     wanted = told.index if packed.cut is None else (0,) * result.dim()
     there = wanted is not None and len(wanted) == result.dim() and bool(bad[wanted])
     if not bool(bad.any()):
-        value = None if wanted is None or len(wanted) != result.dim() else at(result, wanted)
+        value = None if wanted is None or len(wanted) != result.dim() else value_at(result, wanted)
         return None, value if isinstance(value, float) else None
     index = wanted if there else first_index(bad)
     args, kwargs = before

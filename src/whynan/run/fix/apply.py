@@ -9,14 +9,14 @@ from typing import Final
 from whynan.errors import UsageError
 from whynan.fixes import python as source
 from whynan.fixes.candidates import Declined
-from whynan.fixes.diffs import DiffError, Hunk, applied, read_diff
+from whynan.fixes.diffs import DiffError, Hunk, apply_diff, read_diff
 from whynan.records import Finding, Fix, Report
 from whynan.records.intents import FixIntent
 from whynan.records.report import Further
 from whynan.report.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
 from whynan.rules.catalogue import rules
-from whynan.run.fix.file import RUN_AGAIN, Editable, opened
+from whynan.run.fix.file import RUN_AGAIN, Editable, open_editable
 
 _MARK: Final = "\ufeff"
 """Stands at the beginning of a file of the encoding ``utf-8-sig``, and is no part of its text."""
@@ -49,7 +49,7 @@ class Edit:
         return self.file.replace(self.text, check)
 
 
-def chosen(report: Report, number: int | None, kind: str) -> Offer:
+def choose_fix(report: Report, number: int | None, kind: str) -> Offer:
     """The fix of a kind, ``source`` or ``graph``, that a user asks for; by default the best that is verified.
 
     Raises ``UsageError`` where there is none, or not of this kind, or where it is rejected.
@@ -115,7 +115,7 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
     recorded = next((s.sha256 for s in report.run.sources if s.file == site.file), None)
     if recorded is None:
         raise UsageError(f"the report does not say what {site.file} was during the run", RUN_AGAIN)
-    file = opened(site.file)
+    file = open_editable(site.file)
     if not file.is_of(recorded):
         if _is_there(file, offer.fix.patch, recorded):
             return None
@@ -126,14 +126,14 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
 def _is_there(file: Editable, change: str | None, recorded: str) -> bool:
     """Whether a file is what a change makes of the file of the run: taken back, it is that one."""
     try:
-        return file.was_of(applied(read_diff(change or "").reversed(), file.text), recorded)
+        return file.was_of(apply_diff(read_diff(change or "").reversed(), file.text), recorded)
     except DiffError:
         return False
 
 
 def _edited(file: Editable, offer: Offer) -> str:
     """The text of a file with a fix, made from the rule and the place; it must be the change that the verdict is of."""
-    made = remade(file.path, file.text, offer.finding, offer.fix)
+    made = regenerate_text(file.path, file.text, offer.finding, offer.fix)
     if isinstance(made, str):
         return made
     why = f" ({made.why})" if made.why else ""
@@ -141,12 +141,12 @@ def _edited(file: Editable, offer: Offer) -> str:
     raise UsageError(what, "the report was altered, or is of another version of whynan: run the program again")
 
 
-def remade(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
+def regenerate_text(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
     """A file's text with a fix of a finding, by all that its rules propose there; or why none of that is the fix."""
     proved = _change(fix.patch or "")
     texts, declined = [text], list[str]()
-    for birth in (finding, *(_left(finding, left) for left in fix.further)):
-        made = [candidate for each in texts for candidate in source.possible(each, birth, _intents(birth))]
+    for birth in (finding, *(_remaining_birth(finding, left) for left in fix.further)):
+        made = [candidate for each in texts for candidate in source.consistent_candidates(each, birth, _intents(birth))]
         texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
         declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
     for each in texts:
@@ -155,7 +155,7 @@ def remade(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
     return Declined(fix.title, declined[0] if declined and not texts else "")
 
 
-def _left(finding: Finding, further: Further) -> Finding:
+def _remaining_birth(finding: Finding, further: Further) -> Finding:
     """The birth that the edits before left, as a finding."""
     return finding.model_copy(update=dict(further))
 

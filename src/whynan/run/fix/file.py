@@ -90,7 +90,7 @@ class Editable:
         return os.path.join(os.path.dirname(self.path), os.path.basename(backup))
 
 
-def opened(file: str, *, folder: str | None = None) -> Editable:
+def open_editable(file: str, *, folder: str | None = None) -> Editable:
     """The file that a report names, if it may be edited: a regular one inside a folder, which no link leads to.
 
     `folder`: by default the working directory. Raises ``UsageError`` that says why it may not.
@@ -207,7 +207,7 @@ def _backed_up(name: str, folder: int | None, content: bytes, like: os.stat_resu
     for number in range(_MOST_BACKUPS):
         backup = f"{name}.orig{f'.{number}' if number else ''}"
         try:
-            _made(backup, folder, content, like)
+            _create_file(backup, folder, content, like)
         except FileExistsError:
             continue
         return backup
@@ -219,7 +219,7 @@ def _replace_file(
 ) -> None:
     """Write a file beside another one, and let it take that one's place at once."""
     made = os.path.join(os.path.dirname(name), f".whynan-{secrets.token_hex(8)}")
-    _made(made, folder, content, like)
+    _create_file(made, folder, content, like)
     try:
         if check is not None:
             check()
@@ -230,7 +230,7 @@ def _replace_file(
         raise
 
 
-def _made(name: str, folder: int | None, content: bytes, like: os.stat_result) -> None:
+def _create_file(name: str, folder: int | None, content: bytes, like: os.stat_result) -> None:
     """Make a file of a name that nothing has, whole or not at all, with the owner and permissions of another one."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(name, flags, 0o600, dir_fd=folder)

@@ -65,27 +65,27 @@ def with_fixes(
         (place / JOB).write_text(json.dumps({**job, **told}), encoding="utf-8")
         status, _ = process.do(place)
         try:
-            made, untried = _told(place)
+            made, untried = _read_proofs(place)
         except FileNotFoundError:
-            return with_note(report, Note.of("fixes_not_proved", cause="crash" if status < 0 else "end"))
+            return with_note(report, Note.create("fixes_not_proved", cause="crash" if status < 0 else "end"))
         except Exception:
             report_internal_error()
-            return with_note(report, Note.of("fixes_not_proved", cause="failure"))
+            return with_note(report, Note.create("fixes_not_proved", cause="failure"))
     fixes = {id(finding): tuple(found) for finding, found in zip(wanted, made, strict=True)}
     findings = tuple(f.model_copy(update={"fixes": fixes.get(id(f), f.fixes)}) for f in report.findings)
     damaging = tuple(f.model_copy(update={"fixes": fixes.get(id(f), f.fixes)}) for f in report.damaging)
     report = report.model_copy(update={"findings": findings, "damaging": damaging})
-    return with_note(report, Note.of("proving_ended", seconds=_SECONDS, untried=untried)) if untried else report
+    return with_note(report, Note.create("proving_ended", seconds=_SECONDS, untried=untried)) if untried else report
 
 
-def _told(place: Path) -> tuple[list[list[Fix]], int]:
+def _read_proofs(place: Path) -> tuple[list[list[Fix]], int]:
     outcome: dict[str, Any] = json.loads((place / OUTCOME).read_text(encoding="utf-8"))
     if FIXES not in outcome:
         raise RuntimeError(f"fixes could not be proved:\n{outcome.get('internal', outcome)}")
     return [[Fix.model_validate(fix) for fix in fixes] for fixes in outcome[FIXES]], outcome[UNTRIED]
 
 
-def proved(model: onnx.ModelProto, job: Mapping[str, Any], place: Path) -> dict[str, Any]:
+def prove_graph_fixes(model: onnx.ModelProto, job: Mapping[str, Any], place: Path) -> dict[str, Any]:
     """For each finding of a job its fixes with their verdicts, the best first; the rejected are left out."""
     from whynan.models.onnx.binding import read_feeds
 
@@ -100,14 +100,14 @@ def proved(model: onnx.ModelProto, job: Mapping[str, Any], place: Path) -> dict[
         if left <= 0:
             untried = len(made) - number
             break
-        fix = _proved(model, finding, one, fed, job, left / (len(made) - number))
+        fix = _prove_candidate(model, finding, one, fed, job, left / (len(made) - number))
         if fix.verdict.status != "rejected":
             found[id(finding)].append(fix)
     ranked = [sorted(fixes, key=lambda fix: STATUSES.index(fix.verdict.status)) for fixes in found.values()]
     return {FIXES: [[fix.model_dump(mode="json") for fix in fixes] for fixes in ranked], UNTRIED: untried}
 
 
-def _proved(
+def _prove_candidate(
     model: onnx.ModelProto,
     finding: Finding,
     one: GraphCandidate,

@@ -6,23 +6,23 @@ from collections.abc import Sequence
 from typing import Final
 
 from whynan.errors import UsageError
-from whynan.fixes.diffs import Diff, DiffError, applied, read_diff
+from whynan.fixes.diffs import Diff, DiffError, apply_diff, read_diff
 from whynan.records import Finding, Report
 from whynan.records.trial import Trial
 from whynan.report.redaction import is_redacted
-from whynan.run.fix.file import RUN_AGAIN, Editable, opened
+from whynan.run.fix.file import RUN_AGAIN, Editable, open_editable
 
 _MOST_BYTES: Final = 16 << 20
 
 
-def tried(report: Report, change: str, capsule: str | None) -> Trial:
+def judge_diff(report: Report, change: str, capsule: str | None) -> Trial:
     """The verdict of the diff in a file, for the finding of a capsule's folder.
 
     The code that is run is the user's own: the file of the working directory, as it was during the run, and the diff.
     What the report and the capsule hold is data. Raises ``UsageError`` for what cannot be judged at all.
     """
     from whynan.capsule import open_capsule
-    from whynan.run.proof.local_proof import tried as proved
+    from whynan.run.proof.local_proof import judge_edit as proved
 
     diff = _diff(change)
     if capsule is None:
@@ -31,13 +31,13 @@ def tried(report: Report, change: str, capsule: str | None) -> Trial:
     if is_redacted(report):
         raise UsageError("this report was made with --redact, and names no file", "take that of the run without it")
     held = open_capsule(capsule)
-    finding = _known(report, held.finding, capsule)
+    finding = _matching_finding(report, held.finding, capsule)
     if held.visits is None:
         what = f"{capsule} does not hold what the function read"
         raise UsageError(what, "a fix can only be judged where the run could be made again; whynan replay tells more")
-    file, before = _before(report, finding, diff, change)
+    file, before = _original_text(report, finding, diff, change)
     try:
-        after = applied(diff, before)
+        after = apply_diff(diff, before)
     except DiffError as error:
         raise UsageError(f"{change} {error}", f"make it against {file.path} as it was during the run") from None
     verdict = proved(before, after, file.path, finding, held.visits)
@@ -98,7 +98,7 @@ def _diff(change: str) -> Diff:
         raise UsageError(f"{change} {error}", legal) from None
 
 
-def _known(report: Report, finding: Finding, capsule: str) -> Finding:
+def _matching_finding(report: Report, finding: Finding, capsule: str) -> Finding:
     """The finding of the report that a capsule is of; raises ``UsageError`` where there is none."""
     known = (*report.findings, *report.damaging)
     same = (
@@ -113,7 +113,7 @@ def _known(report: Report, finding: Finding, capsule: str) -> Finding:
     return found.model_copy(update={"around": finding.around})
 
 
-def _before(report: Report, finding: Finding, diff: Diff, change: str) -> tuple[Editable, str]:
+def _original_text(report: Report, finding: Finding, diff: Diff, change: str) -> tuple[Editable, str]:
     """The file that a diff is of, and its text during the run, which it also has with the diff taken back."""
     site = finding.site
     if site is None or site.file.startswith("<"):
@@ -123,11 +123,11 @@ def _before(report: Report, finding: Finding, diff: Diff, change: str) -> tuple[
     recorded = next((s.sha256 for s in report.run.sources if s.file == site.file), None)
     if recorded is None:
         raise UsageError(f"the report does not say what {site.file} was during the run", RUN_AGAIN)
-    file = opened(site.file)
+    file = open_editable(site.file)
     if file.is_of(recorded):
         return file, file.text
     try:
-        before = applied(diff.reversed(), file.text)
+        before = apply_diff(diff.reversed(), file.text)
     except DiffError:
         before = None
     if before is None or not file.was_of(before, recorded):

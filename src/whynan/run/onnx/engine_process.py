@@ -11,17 +11,17 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from whynan.analysis import findings_of
+from whynan.analysis import judge_births
 from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.segments import beyond
+from whynan.capture.onnx.segments import memory_exceeded_note
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Note, Run
-from whynan.run.fix.onnx import MEND, proved
+from whynan.run.fix.onnx import MEND, prove_graph_fixes
 from whynan.run.onnx.explaining import agree, explaining, folding_note, is_bad, unexplained
 from whynan.run.onnx.inference import FEEDS, JOB, KEPT, OUTCOME, failed_after
 from whynan.run.onnx.kept_nodes import hand_over
 from whynan.run.output.files import write_text
-from whynan.run.output.run_trace import private
+from whynan.run.output.run_trace import redact_run
 from whynan.run.pipeline import versions
 from whynan.run.proof.whole_program import binding
 from whynan.traces.writer import TraceWriter
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.onnx.engine import Engine, EngineSettings, Outcome
     from whynan.capture.onnx.graph.sites import Sites
-    from whynan.capture.onnx.provenance.silent import Looking
+    from whynan.capture.onnx.provenance.silent import SilentDamageObserver
     from whynan.capture.onnx.recorder import Recorder
     from whynan.models.onnx.opening import OnnxModel
     from whynan.traces import Trace
@@ -82,19 +82,19 @@ class Runner:
 
         job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
         if MEND in job:
-            return proved(_model(job).proto, job, place)
+            return prove_graph_fixes(_model(job).proto, job, place)
         feeds = read_feeds(place / FEEDS, job["feeds"])
         settings = settings_of(job)
         writer = TraceWriter(job["trace"], redact=job["redact"])
         known = _run_record(job)
-        writer.begin(private(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
+        writer.begin(redact_run(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
         births = self._observer(job, settings, Recorder(writer), ranges=job["ranges"])
         try:
             outcome = self._opened(settings).run(feeds, births)
         except RunError as error:
             births.notes[failed_after(error.nodes)] = None
-            births.notes.update(_notes(beyond(settings.memory)))
-            writer.end(private(writer, _ended(known, births.end(), failed=error.what)))
+            births.notes.update(_notes(memory_exceeded_note(settings.memory)))
+            writer.end(redact_run(writer, _ended(known, births.end(), failed=error.what)))
             raise
         births, executed, chosen = self._explanation(job, settings, feeds, births, outcome)
         sites = self._sites[_key(chosen)]
@@ -102,7 +102,9 @@ class Runner:
             self.close()
         note = _difference(settings, feeds, outcome)
         unequal = None if outcome.bit_equal else outcome.why
-        births.notes.update(_notes(*outcome.notes, unequal, *sites.notes(), note, beyond(settings.memory)))
+        births.notes.update(
+            _notes(*outcome.notes, unequal, *sites.notes(), note, memory_exceeded_note(settings.memory))
+        )
         assert known.inference is not None
         told = {
             "bit_equal": outcome.bit_equal,
@@ -115,22 +117,24 @@ class Runner:
         found = births.end()
         if births.keeper is not None:
             hand_over(births.keeper, found, executed, place / KEPT, settings.engine)
-        writer.end(private(writer, _ended(run, found)))
+        writer.end(redact_run(writer, _ended(run, found)))
         return {}
 
-    def _observer(self, job: dict[str, Any], settings: EngineSettings, recorder: Recorder, *, ranges: bool) -> Looking:
+    def _observer(
+        self, job: dict[str, Any], settings: EngineSettings, recorder: Recorder, *, ranges: bool
+    ) -> SilentDamageObserver:
         """Who looks at a run; of one graph the nodes are the same in every case."""
-        from whynan.capture.onnx.provenance.silent import Looking
+        from whynan.capture.onnx.provenance.silent import SilentDamageObserver
         from whynan.capture.onnx.single_node import NodeKeeper
 
         sites = self._sites.get(_key(settings))
         known = sites is not None
         sites = self._sites[_key(settings)] = sites or _sites(job)
-        births = Looking(recorder, sites, ranges=ranges, reads=frozenset[str](job.get("reads", ())))
+        births = SilentDamageObserver(recorder, sites, ranges=ranges, reads=frozenset[str](job.get("reads", ())))
         if job["capsule"]:
             births.keeper = NodeKeeper()
         if not known:
-            births.before = sites.begins
+            births.before = sites.set_main_graph
         return births
 
     def _explanation(
@@ -138,9 +142,9 @@ class Runner:
         job: dict[str, Any],
         settings: EngineSettings,
         feeds: dict[str, Any],
-        births: Looking,
+        births: SilentDamageObserver,
         outcome: Outcome,
-    ) -> tuple[Looking, onnx.ModelProto, EngineSettings]:
+    ) -> tuple[SilentDamageObserver, onnx.ModelProto, EngineSettings]:
         """Who tells of what is bad, the graph that ran then, and how: a run that explains is believed if it agrees."""
         plain = explaining(settings, outcome, births.trace())
         if plain is None:
@@ -162,11 +166,11 @@ class Runner:
         return births, outcome.executed, settings
 
     def _opened(self, settings: EngineSettings) -> Engine:
-        from whynan.capture.onnx.engine import opened
+        from whynan.capture.onnx.engine import open_engine
 
         key = _key(settings)
         if key not in self._engines:
-            self._engines[key] = self._open.enter_context(opened(settings))
+            self._engines[key] = self._open.enter_context(open_engine(settings))
         return self._engines[key]
 
 
@@ -199,7 +203,7 @@ def _notes(*notes: Note | None) -> dict[Note, None]:
 
 def _ended(run: Run, trace: Trace, *, failed: str | None = None) -> Run:
     """A run that is over, with the exit status that its trace gives."""
-    bad = failed is not None or findings_of(trace).verdict in ("nonfinite", "inconclusive")
+    bad = failed is not None or judge_births(trace).verdict in ("nonfinite", "inconclusive")
     status = ExitStatus(script=0 if failed is None else 1, whynan=int(bad))
     return run.model_copy(update={"exit_status": status, "versions": versions(), "exception": failed})
 

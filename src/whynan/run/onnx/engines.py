@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from whynan.traces.writer import private
+from whynan.traces.writer import open_private
 
 # -- Temporary folders that go with the process that made them, if it is killed by the next that makes one -------------
 
@@ -184,7 +184,7 @@ class EngineProcess:
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (here, environment.get("PYTHONPATH")) if p)
         # so that nothing of it is left, however it ends
         environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._home.name))
-        with open(Path(self._home.name) / SAID, "wb", opener=private) as said:
+        with open(Path(self._home.name) / SAID, "wb", opener=open_private) as said:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "whynan.run.onnx.engine_process", str(os.getpid())],
                 stdin=subprocess.PIPE,

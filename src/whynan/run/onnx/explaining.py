@@ -28,11 +28,11 @@ def difference(settings: EngineSettings, feeds: Mapping[str, Any], outputs: Mapp
 
     Optimisation is to blame only where an output turns bad or finite by it, not where it is bad in other elements.
     """
-    from whynan.capture.onnx.engine import bare
+    from whynan.capture.onnx.engine import run_unobserved
 
     found = badness(outputs)
     try:
-        written = badness(bare(replace(settings, level="disabled"), feeds))
+        written = badness(run_unobserved(replace(settings, level="disabled"), feeds))
     except RunError:
         return None
     if written == found:
@@ -40,10 +40,10 @@ def difference(settings: EngineSettings, feeds: Mapping[str, Any], outputs: Mapp
     turned = [name for name, bits in found.items() if bool(bits) != bool(written.get(name))]
     if not turned:
         others = tuple(name for name, bits in found.items() if bits != written.get(name))
-        return Note.of("optimisation_elsewhere", outputs=others)
+        return Note.create("optimisation_elsewhere", outputs=others)
     if any(found[name] for name in turned):
-        return Note.of("optimisation_bears")
-    return Note.of("optimisation_cures")
+        return Note.create("optimisation_bears")
+    return Note.create("optimisation_cures")
 
 
 def badness(outputs: Mapping[str, Any]) -> Badness:
@@ -96,14 +96,14 @@ def folding_note(outcome: Outcome) -> Note:
     """What is said where the run that explains is told of."""
     if outcome.computed:
         return _computation("computed_before", outcome)
-    return Note.of("without_blocks")
+    return Note.create("without_blocks")
 
 
 def unexplained(outcome: Outcome) -> Note:
     """What is said where that run could not be had, or other outputs are bad in it."""
     if outcome.computed:
         return _computation("computed_before_otherwise", outcome)
-    return Note.of("in_blocks")
+    return Note.create("in_blocks")
 
 
 def _outputs(outcome: Outcome) -> set[str]:
@@ -112,4 +112,4 @@ def _outputs(outcome: Outcome) -> set[str]:
 
 def _computation(kind: str, outcome: Outcome) -> Note:
     names = outcome.computed
-    return Note.of(kind, names=names[:_MOST], more=max(0, len(names) - _MOST))
+    return Note.create(kind, names=names[:_MOST], more=max(0, len(names) - _MOST))

@@ -19,7 +19,7 @@ from whynan.run.fix.onnx import JOB as JOB
 from whynan.run.fix.onnx import OUTCOME as OUTCOME
 from whynan.run.fix.onnx import with_fixes
 from whynan.run.onnx.engines import EngineProcess, Settings
-from whynan.run.output.delivery import told
+from whynan.run.output.delivery import progress_message
 from whynan.run.pipeline import VERDICTS, build_report, with_note
 from whynan.run.suppressions import allowance
 from whynan.traces.reader import read_trace
@@ -54,7 +54,7 @@ def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: 
     with EngineProcess() as process:
         for number, case in enumerate(cases):
             with tempfile.TemporaryDirectory(prefix="case-", dir=process.home) as place:
-                at = _At(process, Path(place), number, last=number + 1 == len(cases))
+                at = _CasePlace(process, Path(place), number, last=number + 1 == len(cases))
                 job = _job(model, case, settings, options, at)
                 found.append(_case(model, case, settings, options, at, job))
                 jobs.append(job)
@@ -79,9 +79,9 @@ def _content(report: Report, kept: Path, options: Options) -> Content | None:
     if options.capsule is None:
         return None
     from whynan.run.onnx.kept_nodes import content_of
-    from whynan.run.output.capsules import chosen
+    from whynan.run.output.capsules import capsule_finding
 
-    finding = chosen(report)
+    finding = capsule_finding(report)
     return None if finding is None else content_of(kept, finding)
 
 
@@ -89,9 +89,9 @@ def _packed(report: Report, content: Content | None, options: Options) -> Report
     """The report of the worst case, whose failing node is packed where that was asked for."""
     if options.capsule is None:
         return report
-    from whynan.run.output.capsules import chosen, write_capsule
+    from whynan.run.output.capsules import capsule_finding, write_capsule
 
-    return write_capsule(report, chosen(report), content, options)
+    return write_capsule(report, capsule_finding(report), content, options)
 
 
 def _with_failures(report: Report, worst: int, failures: Sequence[str | None]) -> Report:
@@ -100,7 +100,7 @@ def _with_failures(report: Report, worst: int, failures: Sequence[str | None]) -
     if not failed:
         return report
     first = failed[0]
-    return with_note(report, Note.of("cases_failed", count=len(failed), first=first + 1, why=failures[first]))
+    return with_note(report, Note.create("cases_failed", count=len(failed), first=first + 1, why=failures[first]))
 
 
 def _rank(report: Report) -> tuple[int, int]:
@@ -109,7 +109,7 @@ def _rank(report: Report) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _At:
+class _CasePlace:
     """Where a case is run: in which process and folder, and as which of them."""
 
     process: EngineProcess
@@ -118,7 +118,7 @@ class _At:
     last: bool
 
 
-def _job(model: OnnxModel, case: Case, settings: Settings, options: Options, at: _At) -> dict[str, Any]:
+def _job(model: OnnxModel, case: Case, settings: Settings, options: Options, at: _CasePlace) -> dict[str, Any]:
     """What the process is to do of a case, whose inputs are written for it."""
     from whynan.models.onnx.binding import write_feeds
 
@@ -145,12 +145,12 @@ def _job(model: OnnxModel, case: Case, settings: Settings, options: Options, at:
 
 
 def _case(
-    model: OnnxModel, case: Case, settings: Settings, options: Options, at: _At, job: Mapping[str, Any]
+    model: OnnxModel, case: Case, settings: Settings, options: Options, at: _CasePlace, job: Mapping[str, Any]
 ) -> tuple[Report, UsageError | None]:
     """The report of a case; and where not one node of it could be run, what is to be said if that holds for all."""
     place = at.place
     (place / JOB).write_text(json.dumps(job), encoding="utf-8")
-    with told(f"running {os.path.basename(model.path)}", quiet=options.quiet):
+    with progress_message(f"running {os.path.basename(model.path)}", quiet=options.quiet):
         status, said = at.process.do(place)
     return _report(model, case, settings, options, place, job["trace"], status, said)
 
@@ -220,7 +220,7 @@ def _notes(recorded: Recorded, failed: str | None) -> tuple[Note, ...]:
 
 def failed_after(nodes: int) -> Note:
     """The note of a run that an engine has ended."""
-    return Note.of("failed_after", nodes=nodes)
+    return Note.create("failed_after", nodes=nodes)
 
 
 def _with_run(report: Report, case: Case, recorded: Recorded, failed: str | None) -> Report:

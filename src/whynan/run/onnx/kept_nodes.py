@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from whynan.analysis import findings_of
+from whynan.analysis import judge_births
 from whynan.capsule.document import Layout, PackedNode
 from whynan.capsule.folder import Stored
 from whynan.capsule.packing import NOT_KEPT, Content
@@ -33,8 +33,8 @@ _NATIVE: Final = "biuf"
 def hand_over(keeper: NodeKeeper, trace: Trace, executed: onnx.ModelProto, folder: Path, engine: str) -> None:
     """Write the nodes of the escaped findings of a trace into a new folder; `engine`: what has run them."""
     folder.mkdir(mode=0o700)
-    for number, finding in enumerate(findings_of(trace).escaped[:_MOST]):
-        found = keeper.of(finding)
+    for number, finding in enumerate(judge_births(trace).escaped[:_MOST]):
+        found = keeper.node_of_finding(finding)
         if found is not None:
             _write(*found, finding, executed, folder / str(number), engine)
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from whynan.capsule.packing import Content
-    from whynan.capture.torch.kept_operations import Keeper
+    from whynan.capture.torch.kept_operations import OperationKeeper
     from whynan.config import Options
     from whynan.records import Finding, Report, Site
     from whynan.verify.in_place.visits import Visits
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 ENTERED: Final = "the bad number came in from outside, or was written by the program itself"
 
 
-def keeper_for(options: Options) -> Keeper | None:
+def keeper_for(options: Options) -> OperationKeeper | None:
     """What keeps the operations of a run that bear bad numbers; None where no capsule was asked for."""
     if options.capsule is None:
         return None
     try:
-        from whynan.capture.torch.kept_operations import Keeper
+        from whynan.capture.torch.kept_operations import OperationKeeper
 
-        return Keeper(options.memory)
+        return OperationKeeper(options.memory)
     except Exception:
         from whynan.faults import report_internal_error
 
@@ -44,7 +44,7 @@ def check_place(options: Options) -> None:
         check_free(options.capsule)
 
 
-def without_private(report: Report, options: Options, keeper: Keeper | None) -> Report:
+def without_private(report: Report, options: Options, keeper: OperationKeeper | None) -> Report:
     """The report of a call, without what is private where that was asked for and has waited for a capsule."""
     if keeper is None or not options.redact:
         return report
@@ -53,7 +53,9 @@ def without_private(report: Report, options: Options, keeper: Keeper | None) -> 
     return redacted(report)
 
 
-def packed(report: Report, keeper: Keeper | None, options: Options, visits: Mapping[Site, Visits]) -> Report:
+def pack_finding(
+    report: Report, keeper: OperationKeeper | None, options: Options, visits: Mapping[Site, Visits]
+) -> Report:
     """Pack the first finding of a report, where that was asked for; gives the report that says so.
 
     `visits`: of the functions that findings were born in, by their sites, as far as they were recorded.
@@ -69,8 +71,12 @@ def packed(report: Report, keeper: Keeper | None, options: Options, visits: Mapp
     try:
         from whynan.capsule import content_of
 
-        finding = chosen(report)
-        content = None if finding is None else content_of(keeper.of(finding), finding, redact=options.redact)
+        finding = capsule_finding(report)
+        content = (
+            None
+            if finding is None
+            else content_of(keeper.operation_of_finding(finding), finding, redact=options.redact)
+        )
         site = None if finding is None else finding.site
         return write_capsule(report, finding, content, options, visits=None if site is None else visits.get(site))
     except Exception:
@@ -94,9 +100,9 @@ def write_capsule(
     run = report.run.model_copy(update={"data": os.path.abspath(options.capsule)})
     told = report.model_copy(update={"run": run})
     if content.operation is None:
-        told = with_note(told, Note.of("no_operation", why=content.why))
+        told = with_note(told, Note.create("no_operation", why=content.why))
     elif options.redact:
-        told = with_note(told, Note.of("capsule_has_values"))
+        told = with_note(told, Note.create("capsule_has_values"))
     try:
         pack(options.capsule, told, finding, content, visits=visits, redact=options.redact)
     except OSError as error:
@@ -104,7 +110,7 @@ def write_capsule(
     return told
 
 
-def chosen(report: Report) -> Finding | None:
+def capsule_finding(report: Report) -> Finding | None:
     """The finding that is packed: the first whose birth is an operation, else the first."""
     born = (f for f in report.findings if f.op is not None and f.birth not in ("entered", "literal"))
     return next(born, next(iter(report.findings), None))
@@ -115,4 +121,4 @@ def no_capsule(report: Report, why: str) -> Report:
     from whynan.records import Note
     from whynan.run.pipeline import with_note
 
-    return with_note(report, Note.of("no_capsule", why=why))
+    return with_note(report, Note.create("no_capsule", why=why))

@@ -67,7 +67,7 @@ LONG: Final = 2.0
 
 
 @contextmanager
-def told(what: str, *, quiet: bool) -> Generator[None]:
+def progress_message(what: str, *, quiet: bool) -> Generator[None]:
     """Say what is being done once it has taken two seconds, on a terminal only; the line goes when it is done."""
     out = sys.__stderr__
     shown = threading.Event()

@@ -19,7 +19,7 @@ from whynan.traces.redaction import FACTS, Redaction
 if TYPE_CHECKING:
     from whynan.config import Options
     from whynan.records import Report
-    from whynan.run.guarded_capture import Watching
+    from whynan.run.guarded_capture import GuardedCapture
     from whynan.traces import Trace
     from whynan.traces.reader import Recorded
     from whynan.traces.writer import TraceWriter
@@ -34,7 +34,7 @@ class Recorder(Protocol):
 
     command: str
     options: Options
-    watching: Watching
+    watching: GuardedCapture
     trace: Trace
     allowed: list[Allowance]
     baseline: Baseline | None
@@ -65,7 +65,9 @@ def end(writer: TraceWriter, region: Recorder) -> Report:
 
 
 def _begin(writer: TraceWriter, region: Recorder) -> None:
-    writer.meant = lambda: tuple(_meant(allowance, private=writer.names is not None) for allowance in region.allowed)
+    writer.meant = lambda: tuple(
+        _allowance_part(allowance, private=writer.names is not None) for allowance in region.allowed
+    )
     capture = region.watching.capture
     run = Run(
         command=region.command,
@@ -74,7 +76,7 @@ def _begin(writer: TraceWriter, region: Recorder) -> None:
         device="cpu" if capture is None else capture.device(),
         flags={} if capture is None else capture.flags(),
     )
-    writer.begin(private(writer, run), {name: getattr(region.options, name) for name in OPTIONS})
+    writer.begin(redact_run(writer, run), {name: getattr(region.options, name) for name in OPTIONS})
 
 
 def _end(writer: TraceWriter, region: Recorder) -> None:
@@ -82,20 +84,20 @@ def _end(writer: TraceWriter, region: Recorder) -> None:
     if trace is not writer.last:
         trace.coverage = writer.with_notes(trace.coverage)
         writer.facts(trace, {source.file: source.sha256 for source in report.run.sources}, len(trace.ranges))
-    again(writer, report, _session(writer, region))
+    update_trace(writer, report, _session(writer, region))
 
 
 def _session(writer: TraceWriter, region: Recorder) -> SessionPart:
     unused = region.report.unused_allows
     if writer.names is None:
         session = SessionPart(typed_notes=tuple(region.notes), unused_allows=unused)
-        return session.model_copy(update={"comments": _comments(region.trace), **_known(region.baseline)})
+        return session.model_copy(update={"comments": _comments(region.trace), **_baseline_parts(region.baseline)})
     redaction = Redaction(FACTS, writer.names)
-    notes = tuple(redaction.of(note) for note in region.notes)
+    notes = tuple(redaction.redact(note) for note in region.notes)
     return SessionPart(typed_notes=notes, unused_allows=public_patterns(unused))
 
 
-def of_a_replay(writer: TraceWriter | None) -> TraceWriter | None:
+def replay_writer(writer: TraceWriter | None) -> TraceWriter | None:
     """What writes the next replay of a run into the folder of its trace."""
     if writer is None:
         return None
@@ -103,9 +105,11 @@ def of_a_replay(writer: TraceWriter | None) -> TraceWriter | None:
     return writer.inner(layout.REPLAY.format(writer.replays))
 
 
-def again(writer: TraceWriter, report: Report, session: SessionPart | None = None, *, whole: bool = False) -> None:
+def update_trace(
+    writer: TraceWriter, report: Report, session: SessionPart | None = None, *, whole: bool = False
+) -> None:
     """More is known of how the run has ended: its exit status; or, with `whole`, more than this trace tells."""
-    writer.end(private(writer, report.run), session)
+    writer.end(redact_run(writer, report.run), session)
     if whole or writer.names is not None:
         from whynan.report.json import to_json
         from whynan.report.redaction import redacted
@@ -120,9 +124,9 @@ def report_of_directory(directory: str | os.PathLike[str]) -> Report:
     data = Folder(directory).read(layout.REPORT, layout.MOST_DOCUMENT_BYTES) if recorded.ended is not None else None
     if data is None:
         return _report_of_replay(directory) or report_of_recorded(recorded)
-    from whynan.report.json import read
+    from whynan.report.json import parse_report
 
-    report = read(data)
+    report = parse_report(data)
     run = report.run.model_copy(update={"exit_status": recorded.run.exit_status})
     return report.model_copy(update={"run": run})
 
@@ -133,7 +137,7 @@ def _report_of_replay(directory: str | os.PathLike[str]) -> Report | None:
     if replay is None:
         return None
     report = report_of_directory(replay)
-    return report.model_copy(update={"coverage": report.coverage.with_notes(Note.of("ended_in_a_replay"))})
+    return report.model_copy(update={"coverage": report.coverage.with_notes(Note.create("ended_in_a_replay"))})
 
 
 def report_of_recorded(recorded: Recorded) -> Report:
@@ -167,23 +171,23 @@ def _cut_short(recorded: Recorded, report: Report) -> Run:
     return recorded.run.model_copy(update={"exit_status": status, "sources": sources})
 
 
-def private(writer: TraceWriter, run: Run) -> Run:
+def redact_run(writer: TraceWriter, run: Run) -> Run:
     """What of a run may stand in its trace."""
     if writer.names is None:
         return run
     from whynan.report.redaction import REPORT
 
-    return Redaction(REPORT, writer.names).of(run)
+    return Redaction(REPORT, writer.names).redact(run)
 
 
-def _meant(allowance: Allowance, *, private: bool) -> Meant:
+def _allowance_part(allowance: Allowance, *, private: bool) -> Meant:
     if not private:
         return Meant(pattern=allowance.pattern, reason=allowance.reason)
     public = any(allowance.fits(rule.code, rule.name) for rule in rules() if distribution(rule.code) is None)
     return Meant(pattern=allowance.pattern if public else "left out", reason="left out")
 
 
-def _known(baseline: Baseline | None) -> dict[str, Any]:
+def _baseline_parts(baseline: Baseline | None) -> dict[str, Any]:
     if baseline is None:
         return {}
     known = sorted(baseline.known, key=str)

@@ -15,22 +15,22 @@ from whynan.records import Note, Replay
 from whynan.report.json import to_json
 from whynan.report.redaction import redacted
 from whynan.run.controller import MEMORY
-from whynan.run.guarded_capture import Watched
+from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.output import capsules
 from whynan.run.output.files import write_text
-from whynan.run.proof.proving import Once
+from whynan.run.proof.proving import NoRerun
 from whynan.run.proof.whole_program import CAPSULE, STEP, WHY
 from whynan.run.region import Region, exception_text
 from whynan.run.script import Beginning, Program
 from whynan.run.stop import hide
-from whynan.training.fidelity import Signature, place_of
+from whynan.training.fidelity import StepSignature, place_of
 from whynan.verify.in_place.instrument import Loaded
 
 if TYPE_CHECKING:
     from typing import NoReturn
 
     from whynan.capture.torch import Capture
-    from whynan.capture.torch.kept_operations import Keeper
+    from whynan.capture.torch.kept_operations import OperationKeeper
     from whynan.capture.torch.sinks.gradients import Fault
     from whynan.records import Report
     from whynan.run.isolation import Isolation
@@ -51,14 +51,14 @@ class FurtherRun:
     def __init__(self, folder: str, asked: dict[str, Any], isolation: Isolation) -> None:
         self.folder = folder
         self.asked = asked
-        options = Options.restored(asked["options"])
+        options = Options.from_document(asked["options"])
         self.options = options if options.memory is not None else replace(options, memory=MEMORY)
-        self.beginning = Beginning(Program.restored(asked["program"]))
+        self.beginning = Beginning(Program.from_document(asked["program"]))
         self.isolation = isolation
         self.is_over = False
         self._pid = os.getpid()
 
-    def loaded(self) -> Loaded:
+    def source_overrides(self) -> Loaded:
         """What the program is loaded with, from before its first line on."""
         return Loaded({})
 
@@ -66,12 +66,12 @@ class FurtherRun:
         """Torch is loaded: look at everything from here on."""
         try:
             with self.isolation:
-                self.look()
+                self.start_capture()
         except Exception:
             report_internal_error()
             _leave(1)
 
-    def look(self) -> None:
+    def start_capture(self) -> None:
         """Look at everything from here on."""
         raise NotImplementedError
 
@@ -88,15 +88,15 @@ class FurtherRun:
         self.is_over = True
         with self.isolation:
             try:
-                self.tell(end, error)
+                self.write_result(end, error)
             finally:
                 _leave(0)
 
-    def tell(self, end: End, error: BaseException | None) -> None:
+    def write_result(self, end: End, error: BaseException | None) -> None:
         """Leave what is to be known of the run."""
         raise NotImplementedError
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In a child of the program's: nothing is looked at there."""
         raise NotImplementedError
 
@@ -119,52 +119,52 @@ class StepRun(FurtherRun):
 
     def __init__(self, folder: str, asked: dict[str, Any], isolation: Isolation) -> None:
         super().__init__(folder, asked, isolation)
-        self._wanted = Signature.restored(asked["signature"])
+        self._wanted = StepSignature.from_document(asked["signature"])
 
-    def look(self) -> None:
+    def start_capture(self) -> None:
         """Run up to the step."""
         from whynan.training.guard import Guard
-        from whynan.training.listeners import Unmarked
+        from whynan.training.listeners import StepListener
 
-        self._guard = Guard(explain=self._met, deliver=_nothing, marking=Unmarked(self._stepped))
+        self._guard = Guard(explain=self._on_bad_step, deliver=_deliver_nothing, marking=StepListener(self._stepped))
         self._keeper = capsules.keeper_for(self.options)
-        watched = Watched(threads=True, first_step=1 if self._wanted.step == 1 else _NEVER, keeper=self._keeper)
+        watched = CaptureOptions(threads=True, first_step=1 if self._wanted.step == 1 else _NEVER, keeper=self._keeper)
         command = self.beginning.program.name
         self._region = self.with_baseline(Region(self.options, command=command, watched=watched, quiet=True))
         # first: it hears of a step before the guard does
         self._region.__enter__()
         self._guard.install()
 
-    def tell(self, end: End, error: BaseException | None) -> None:
+    def write_result(self, end: End, error: BaseException | None) -> None:
         """The program has ended, and did not come to the step."""
         del end
         how = "ended" if error is None else f"ended by {type(error).__name__}"
         self.leave_off(f"it {how} before it came to step {self._wanted.step}")
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In a child of the program's: nothing is looked at there."""
         self._guard.on = False
-        self._region.desert()
+        self._region.abandon_in_child()
 
     def _stepped(self) -> None:
         """A step was made: from the one before the bad one on, everything is looked at."""
         known = self._guard.optimizers()
         at = self._wanted.optimizer
         if at < len(known) and self._guard.attempts(known[at]) == self._wanted.step - 1:
-            self._region.watching.tell(lambda capture: capture.begin_in_the_midst(self._wanted.step))
+            self._region.watching.notify(lambda capture: capture.start_at_step(self._wanted.step))
 
-    def _met(self, fault: Fault) -> None:
+    def _on_bad_step(self, fault: Fault) -> None:
         """A step is bad: perhaps the one that is looked for."""
         place = place_of(fault.optimizer, self._guard)
         if (place, fault.step) != (self._wanted.optimizer, self._wanted.step):
             # as a point that is tried and not kept, or one that is meant
             return
         with self.isolation:
-            found = Signature.of(fault, self._guard)
+            found = StepSignature.of_fault(fault, self._guard)
             if found != self._wanted:
                 self.leave_off(f"{_difference(found, self._wanted)} than in the first run")
             self._region.end(early=True)
-            self._region.prove(Once(NO_TRIAL))
+            self._region.prove(NoRerun(NO_TRIAL))
             self._hand_over(self._region.report)
 
     def _hand_over(self, report: Report) -> NoReturn:
@@ -175,7 +175,7 @@ class StepRun(FurtherRun):
         report = report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})})
         if self.options.capsule is not None:
             within = replace(self.options, capsule=os.path.join(self.folder, CAPSULE))
-            report = capsules.packed(report, self._keeper, within, {})
+            report = capsules.pack_finding(report, self._keeper, within, {})
         if self.options.redact:
             report = redacted(report)
         write_text(os.path.join(self.folder, STEP), to_json(report))
@@ -185,25 +185,25 @@ class StepRun(FurtherRun):
 class WholeRun(FurtherRun):
     """A run that is traced as the first one was, and over where that was stopped or has ended."""
 
-    keeper: Keeper | None = None
+    keeper: OperationKeeper | None = None
 
     def __init__(self, folder: str, asked: dict[str, Any], isolation: Isolation) -> None:
         super().__init__(folder, asked, isolation)
         self.doors = 0
         self._region: Region | None = None
 
-    def told(self, region: Region, end: End, why: str) -> None:
+    def write_findings(self, region: Region, end: End, why: str) -> None:
         """The run is over and its region has ended: leave what is to be known of it."""
         raise NotImplementedError
 
-    def look(self) -> None:
+    def start_capture(self) -> None:
         """Torch is loaded: look at everything from here on."""
-        from whynan.replay.snapshot import restore_stored
+        from whynan.replay.snapshot import restore_rng_document
 
         if self.asked["eager"]:
             _uncompiled()
-        watched = Watched(
-            on_sink=None if self.options.on_nonfinite == "continue" else self._sunk,
+        watched = CaptureOptions(
+            on_sink=None if self.options.on_nonfinite == "continue" else self._on_fatal_sink,
             only=self.options.only,
             first_step=self.options.start_step,
             steps=1 if self.options.watches else self.options.steps,
@@ -213,20 +213,20 @@ class WholeRun(FurtherRun):
         )
         command = self.beginning.program.name
         self._region = self.with_baseline(Region(self.options, command=command, watched=watched, quiet=True))
-        restore_stored(self.asked["random"])
+        restore_rng_document(self.asked["random"])
         self._region.__enter__()
-        self._region.watching.tell(self._hear)
+        self._region.watching.notify(self._hear)
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In a child of the program's: nothing is looked at there."""
         self.is_over = True
         if self._region is not None:
-            self._region.desert()
+            self._region.abandon_in_child()
 
     def passed(self) -> None:
         """The program has come to a door."""
 
-    def tell(self, end: End, error: BaseException | None) -> None:
+    def write_result(self, end: End, error: BaseException | None) -> None:
         """End the region, and leave what is to be known of it."""
         region = self._region
         if region is None:
@@ -235,7 +235,7 @@ class WholeRun(FurtherRun):
             hide(error)
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
         region.end(kind, error, traceback, early=end in ("door", "step"))
-        self.told(region, end, "" if error is None else exception_text(error))
+        self.write_findings(region, end, "" if error is None else exception_text(error))
 
     def _hear(self, capture: Capture) -> None:
         def door() -> None:
@@ -244,7 +244,7 @@ class WholeRun(FurtherRun):
 
         capture.listen(door, lambda: self.over("step"))
 
-    def _sunk(self, capture: Capture) -> None:
+    def _on_fatal_sink(self, capture: Capture) -> None:
         """At a door, after a fatal sink: the first run was stopped here, if it is an error."""
         assert self._region is not None
         with self.isolation:
@@ -253,18 +253,18 @@ class WholeRun(FurtherRun):
             self.over("door")
 
 
-def _nothing(made: object, fault: Fault) -> None:
+def _deliver_nothing(made: object, fault: Fault) -> None:
     """What a bad step was that is not the one: nobody asks."""
     del made, fault
 
 
-def _same(wanted: Signature) -> Note:
+def _same(wanted: StepSignature) -> Note:
     losses, gradients = len(wanted.losses), len(wanted.bad)
     found: dict[str, Any] = {"loss_count": losses, "gradients": gradients, "read": False, "raised": False}
-    return Note.of("identical", **found, whole=True, way=None, eager=False)
+    return Note.create("identical", **found, whole=True, way=None, eager=False)
 
 
-def _difference(found: Signature, wanted: Signature) -> str:
+def _difference(found: StepSignature, wanted: StepSignature) -> str:
     said = {"weights": "other weights", "random": "other random numbers", "losses": "other losses"}
     other = (text for name, text in said.items() if getattr(found, name) != getattr(wanted, name))
     return next(other, "other bad gradients")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.ops.table import TORCH
 from whynan.records import FixVerdict
-from whynan.verify.formula import calls, lifted
+from whynan.verify.formula import calls, lift_expressions
 from whynan.verify.in_place.swap import is_same_file
 
 if TYPE_CHECKING:
@@ -37,31 +37,31 @@ _MOST_FURTHER: Final = 3
 """So many statements behind an edit may it take for what it computes to come to the same."""
 
 
-def judged(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = ()) -> FixVerdict:
+def judge_candidate(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = ()) -> FixVerdict:
     """The verdict on a candidate by its function's visits; raises ``UsageError`` where a formula cannot be made.
 
     ``rounded`` are the functions that what its finding is of came through, whose results are as a rule not exact
     where they are 0 or 1; a guard cannot be told to be right by what they gave.
     """
-    from whynan.verify.formula import compiled
+    from whynan.verify.formula import compile_formula
     from whynan.verify.verdict import judge
 
     namespace = namespace_of(candidate.path)
     foreign = foreign_in(candidate.original, namespace) | foreign_in(candidate.repaired, namespace)
     original, repaired = _readable(candidate.original, candidate.repaired, visits, foreign)
-    given = captured(original, visits)
+    given = parameter_values(original, visits)
     if isinstance(given, str):
         return FixVerdict(status="unverified", why=given)
     if unrun := calls(original, foreign) or calls(repaired, foreign):
         why = f"it calls {unrun}, which may do more than compute and is not run again and again for a proof"
         return FixVerdict(status="unverified", why=why)
-    before = _taking(compiled(original, namespace), original)
-    after = _taking(compiled(repaired, namespace), repaired)
+    before = _accept_extra(compile_formula(original, namespace), original)
+    after = _accept_extra(compile_formula(repaired, namespace), repaired)
     is_rounded = bool({*rounded} - _written(original.body)[0])
     return judge(before, after, _chosen(before, given), kind=candidate.kind, rounded=is_rounded)
 
 
-def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) -> FixVerdict:
+def judge_edit(before: str, after: str, path: str, finding: Finding, visits: Visits) -> FixVerdict:
     """The verdict on somebody's own edit of a file, on the visits that were recorded of the finding's function.
 
     Args:
@@ -85,7 +85,7 @@ def tried(before: str, after: str, path: str, finding: Finding, visits: Visits) 
         if isinstance(pair, Declined):
             break
         candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
-        verdict = judged(candidate, visits, rounded=rounded)
+        verdict = judge_candidate(candidate, visits, rounded=rounded)
         first = first or verdict
         if verdict.status == "verified":
             return verdict
@@ -119,18 +119,18 @@ def alike(
     statements behind those that differ.
     """
     from whynan.fixes.candidates import Declined
-    from whynan.fixes.python import compared
+    from whynan.fixes.python import compare_versions
 
-    first = compared(before, after, path, line, further=further)
+    first = compare_versions(before, after, path, line, further=further)
     earlier = sorted({visit.line for visit in visits.visits if visit.line < line}, reverse=True)
     for at in (line, *earlier[:_MOST_BEFORE]):
-        pair = compared(before, after, path, at, further=further)
-        if not isinstance(pair, Declined) and _read(pair[0]) == _read(pair[1]):
+        pair = compare_versions(before, after, path, at, further=further)
+        if not isinstance(pair, Declined) and _parameters_read(pair[0]) == _parameters_read(pair[1]):
             return pair
     return first
 
 
-def _read(formula: Formula) -> set[str]:
+def _parameters_read(formula: Formula) -> set[str]:
     """The parameters that a formula's body reads."""
     tree = ast.parse(textwrap.dedent(formula.body))
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & {*formula.parameters}
@@ -143,7 +143,7 @@ def _readable(original: Formula, repaired: Formula, visits: Visits, foreign: fro
     if not there or (is_known and not calls(original, foreign) and not calls(repaired, foreign)):
         return original, repaired
     most = max(there, key=lambda visit: len(visit.values))
-    return lifted(original, repaired, most.values, foreign) or (original, repaired)
+    return lift_expressions(original, repaired, most.values, foreign) or (original, repaired)
 
 
 def foreign_in(formula: Formula, namespace: Mapping[str, Any]) -> frozenset[str]:
@@ -179,7 +179,7 @@ def _does_more(function: ast.FunctionDef) -> bool:
     return bool(called & _DOING) or any(isinstance(n, ast.Global | ast.Nonlocal) for n in nodes)
 
 
-def captured(formula: Formula, visits: Visits) -> list[dict[str, Any]] | str:
+def parameter_values(formula: Formula, visits: Visits) -> list[dict[str, Any]] | str:
     """What a formula's parameters were at each visit of its line; or why that is not known."""
     there = [visit for visit in visits.visits if visit.line == formula.line]
     if not there:
@@ -204,7 +204,7 @@ def _parameters(formula: Formula, visit: Visit) -> dict[str, Any]:
     return given
 
 
-def _taking(function: Callable[..., Any], formula: Formula) -> Callable[..., Any]:
+def _accept_extra(function: Callable[..., Any], formula: Formula) -> Callable[..., Any]:
     """A formula's function, which takes more than its parameters and leaves that alone."""
 
     def taken(**given: Any) -> Any:
@@ -244,11 +244,11 @@ def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:
     """Whether a formula's value or one of its gradients is NaN or Inf where its inputs are finite or not."""
     import torch
 
-    from whynan.verify.torch_program import undisturbed
+    from whynan.verify.torch_program import isolated_random_state
 
     leaves = [v for v in given.values() if isinstance(v, torch.Tensor) and v.requires_grad]
     try:
-        with undisturbed(), torch.inference_mode(False), torch.enable_grad():
+        with isolated_random_state(), torch.inference_mode(False), torch.enable_grad():
             out = original(**{n: v.clone() if isinstance(v, torch.Tensor) else v for n, v in given.items()})
             outs = [o for o in (out if isinstance(out, tuple) else (out,)) if isinstance(o, torch.Tensor)]
             outs = [o for o in outs if o.is_floating_point() or o.is_complex()]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EditOutcome:
     """What a run with an edit shows: why the edit is rejected, what is left of another hazard, which birth is next.
 
     ``ends_badly``: what is left is as harmful as what the edit is to mend, and the run is not finite to its end.
@@ -25,7 +25,7 @@ class Outcome:
     ends_badly: bool = False
     went_on: str | None = None
 
-    def after(self, bad: str | None, further: int | None) -> Outcome:
+    def after(self, bad: str | None, further: int | None) -> EditOutcome:
         """The same with what became bad in the steps after that, or with how many the program made past its guard."""
         if bad is not None:
             remains = bad if self.remains is None else f"{bad}; {self.remains}"
@@ -37,7 +37,7 @@ class Outcome:
         more = f" and {further} more" if further else ""
         return replace(self, went_on=f"with it the program makes the step{more}")
 
-    def added_to(self, verdict: FixVerdict) -> FixVerdict:
+    def apply_to(self, verdict: FixVerdict) -> FixVerdict:
         """A verdict with what the program did with the edit: only what is finite to its end is verified."""
         if self.rejected is not None:
             changed = {} if verdict.status == "rejected" else {"status": "rejected", "why": self.rejected}
@@ -56,7 +56,7 @@ class Outcome:
 
 def outcome_of(
     trial: Report, first: Report, finding: Finding, before: str, after: str, *, makes_up: bool = False
-) -> Outcome:
+) -> EditOutcome:
     """What a run with an edited file shows of the finding that the edit is to mend.
 
     A birth that the first run had too is another hazard, which remains; one that it had not is the edit's doing where
@@ -69,28 +69,30 @@ def outcome_of(
     harm = [f for f in trial.damaging if f.allowed is None and f.damage is None]
     edit = _Edit(finding, before, after)
     if again := next((f for f in (*left, *harm) if birth_of(f) == birth_of(finding)), None):
-        return Outcome(rejected=f"run with it, the program still gives {edit.told(again)}", next=again)
+        return EditOutcome(rejected=f"run with it, the program still gives {edit.relocate(again)}", next=again)
     known = {birth_of(f) for f in first.findings}
     new = [f for f in left if birth_of(f) not in known]
     for one in new:
         if edit.holds(one.site) or (makes_up and one.phase != "optimizer" and _overflows(one) and edit.leads_to(one)):
-            return Outcome(rejected=f"run with it, the program gives {edit.told(one)}", next=one)
+            return EditOutcome(rejected=f"run with it, the program gives {edit.relocate(one)}", next=one)
     harmed = {birth_of(f) for f in first.damaging}
     harm = [f for f in harm if birth_of(f) not in harmed]
     for one in harm:
         if birth_of(one) not in known and (edit.holds(one.site) or edit.leads_to(one)):
-            why = f"run with it, the program gives {edit.told(one)}, which makes a finite number wrong"
-            return Outcome(rejected=why, next=one)
+            why = f"run with it, the program gives {edit.relocate(one)}, which makes a finite number wrong"
+            return EditOutcome(rejected=why, next=one)
     if left:
         first_left = (new or left)[0]
         where = "behind it, the program gives" if new else "another finding remains:"
         ends_badly = finding.severity == "warning" or any(f.severity == "error" for f in left)
-        return Outcome(remains=f"{where} {edit.told(first_left)}", next=first_left, ends_badly=ends_badly)
+        return EditOutcome(remains=f"{where} {edit.relocate(first_left)}", next=first_left, ends_badly=ends_badly)
     if trial.verdict in ("nonfinite", "inconclusive"):
-        return Outcome(rejected="run with it, the program still ends with a bad number")
+        return EditOutcome(rejected="run with it, the program still ends with a bad number")
     if harm:
-        return Outcome(remains=f"behind it, the program gives {edit.told(harm[0])}, which makes a finite number wrong")
-    return Outcome()
+        return EditOutcome(
+            remains=f"behind it, the program gives {edit.relocate(harm[0])}, which makes a finite number wrong"
+        )
+    return EditOutcome()
 
 
 class _Edit:
@@ -117,7 +119,7 @@ class _Edit:
         """Whether what an edited line made is among the causes of a birth."""
         return any(self.holds(link.site) for link in finding.chain if link.role == "cause")
 
-    def told(self, finding: Finding) -> str:
+    def relocate(self, finding: Finding) -> str:
         """A birth with its place, by the line that the file itself has it at."""
         site = finding.site
         value = "a bad number" if finding.element.value is None else _number(float(finding.element.value))

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from whynan.errors import UsageError
 from whynan.records import Note
 from whynan.records.neighbourhood import Neighbourhood
-from whynan.report.json import read, to_json
+from whynan.report.json import parse_report, to_json
 from whynan.report.redaction import redacted
 from whynan.run.output import capsules
 from whynan.run.output.files import write_text
 from whynan.run.proof.further_run import FurtherRun, StepRun, WholeRun
-from whynan.run.proof.proving import proved, with_surroundings
+from whynan.run.proof.proving import prove_fixes, with_surroundings
 from whynan.run.proof.whole_program import (
     ASKED,
     CAPSULE,
@@ -40,9 +40,9 @@ from whynan.run.proof.whole_program import (
 from whynan.run.region import Region
 from whynan.run.runner import attach, isolation_here, wait_for_threads
 from whynan.run.script import without_own_frames
-from whynan.verify.in_place.instrument import Loaded, every_function, instrumented
+from whynan.verify.in_place.instrument import Loaded, every_function, instrument_function
 from whynan.verify.in_place.swap import is_same_file
-from whynan.verify.in_place.visits import Listening
+from whynan.verify.in_place.visits import ProcessRecorders
 
 if TYPE_CHECKING:
     import ast
@@ -53,9 +53,9 @@ if TYPE_CHECKING:
     from whynan.run.region import Region
     from whynan.verify.in_place.visits import Visits
 
-SAME: Final = Note.of("births_identical")
+SAME: Final = Note.create("births_identical")
 NO_TRIAL: Final = "it takes a run of the whole program to see this step again, and none was made for the fix"
-_EAGER: Final = Note.of("births_identical_eagerly")
+_EAGER: Final = Note.create("births_identical_eagerly")
 _AS_WRITTEN: Final = "; tried without torch.compile"
 _ELSEWHERE: Final = "what it was there is not known: the run again was made to tell of other functions"
 _TOO_LONG: Final = "run with it, the program took more than the {:,.0f} seconds that were left for proofs"
@@ -72,29 +72,29 @@ class ProofRun(WholeRun):
     def __init__(self, folder: str, asked: dict[str, Any], isolation: Isolation) -> None:
         super().__init__(folder, asked, isolation)
         self._until = monotonic() + float(self.asked["seconds"])
-        self.heard: dict[str, Listening] = {}
+        self.heard: dict[str, ProcessRecorders] = {}
         for path, lines in self.asked["places"].items():
             with suppress(OSError, SyntaxError, UnicodeError):
                 text = _text(path)
                 # where a compiled function's expressions stand, the first run does not know
-                self.heard[path] = Listening(path, text, every_function(text) if self.asked["eager"] else lines)
+                self.heard[path] = ProcessRecorders(path, text, every_function(text) if self.asked["eager"] else lines)
         self.end_of_it: End = "end"
         self.why = ""
         self._tried = 0
 
-    def loaded(self) -> Loaded:
+    def source_overrides(self) -> Loaded:
         """The syntax of the files that findings were born in, with the calls that tell of their names."""
         trees: dict[str, ast.Module] = {path: heard.tree for path, heard in self.heard.items()}
         return Loaded(trees)
 
-    def look(self) -> None:
+    def start_capture(self) -> None:
         """Look at everything from here on, and record the names."""
         self.keeper = capsules.keeper_for(self.options)
-        super().look()
+        super().start_capture()
         for heard in self.heard.values():
             heard.begin()
 
-    def told(self, region: Region, end: End, why: str) -> None:
+    def write_findings(self, region: Region, end: End, why: str) -> None:
         """Leave the fixes of what was found in the first run, too; or why nothing of this run is used."""
         self.end_of_it, self.why = end, why
         report = with_surroundings(region.report, region.trace)
@@ -103,7 +103,7 @@ class ProofRun(WholeRun):
             self._leave({"why": _stored(self._difference(report))})
             return
         visits: dict[Any, Visits] = {}
-        report = proved(report, self, keep=None if self.keeper is None else visits.__setitem__)
+        report = prove_fixes(report, self, keep=None if self.keeper is None else visits.__setitem__)
         self._leave_proved(report, same, visits)
 
     def _same(self, report: Report) -> dict[tuple[str, int], tuple[str, int]]:
@@ -124,19 +124,19 @@ class ProofRun(WholeRun):
 
     def _difference(self, report: Report) -> Note:
         if self.end_of_it == "raised":
-            return Note.of("run_again", why=Note.of("raised", exception=self.why))
+            return Note.create("run_again", why=Note.create("raised", exception=self.why))
         if report.findings or report.damaging:
-            return Note.of("run_again", why=Note.of("bore_others"))
+            return Note.create("run_again", why=Note.create("bore_others"))
         if self.asked["eager"]:
-            return Note.of("run_again_eagerly")
-        return Note.of("run_again", why=Note.of("bore_nothing"))
+            return Note.create("run_again_eagerly")
+        return Note.create("run_again", why=Note.create("bore_nothing"))
 
     def _leave_proved(
         self, report: Report, same: dict[tuple[str, int], tuple[str, int]], visits: dict[Any, Visits]
     ) -> None:
         if self.keeper is not None:
             within = replace(self.options, capsule=os.path.join(self.folder, CAPSULE))
-            capsules.packed(report, self.keeper, within, visits)
+            capsules.pack_finding(report, self.keeper, within, visits)
         if self.options.redact:
             report = redacted(report)
         found = {at: getattr(report, name)[index] for at, (name, index) in same.items()}
@@ -161,7 +161,7 @@ class ProofRun(WholeRun):
     def visits(self, path: str, text: str, line: int) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         try:
-            function = instrumented(text, line).function
+            function = instrument_function(text, line).function
         except UsageError as error:
             return error.what
         for known, heard in self.heard.items():
@@ -216,7 +216,7 @@ class ProofRun(WholeRun):
 class TrialRun(WholeRun):
     """The run of a program with another text of one file."""
 
-    def loaded(self) -> Loaded:
+    def source_overrides(self) -> Loaded:
         """The edited text."""
         return Loaded({self.asked["path"]: self.asked["text"]})
 
@@ -225,7 +225,7 @@ class TrialRun(WholeRun):
         if self.doors == self.asked["door"]:
             self.over("door")
 
-    def told(self, region: Region, end: End, why: str) -> None:
+    def write_findings(self, region: Region, end: End, why: str) -> None:
         """Leave its report, with what the rules read of its surroundings."""
         report = with_surroundings(region.report, region.trace)
         around = {
@@ -240,7 +240,7 @@ def read_trial(folder: str) -> tuple[Report, End, str] | str:
     """What a trial has left: its report, and how it ended; or why there is none."""
     if not os.path.exists(os.path.join(folder, _ENDED)):
         return "run with it, the program was cut short"
-    report = read(Path(folder, _REPORT).read_bytes())
+    report = parse_report(Path(folder, _REPORT).read_bytes())
     ended = _document(os.path.join(folder, _ENDED))
     for name in NAMES:
         parts = cast("list[Any]", ended["around"][name])
@@ -288,7 +288,7 @@ def main(folder: str) -> None:
     asked = _document(os.path.join(folder, ASKED))
     isolation = isolation_here()
     run = _KINDS[asked["kind"]](folder, asked, isolation)
-    loaded = run.loaded()
+    loaded = run.source_overrides()
     loaded.install()
     run.beginning.program.enter()
     isolation.begin()

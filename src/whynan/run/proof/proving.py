@@ -13,10 +13,10 @@ from whynan.records import Fix, FixVerdict, Note
 from whynan.records.report import Further
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
-from whynan.run.output.capsules import chosen
+from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import STATUSES
-from whynan.run.proof.local_proof import alike, judged, saturating
-from whynan.run.proof.outcomes import Outcome, birth_of, outcome_of
+from whynan.run.proof.local_proof import alike, judge_candidate, saturating
+from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of
 from whynan.traces.format import FAILED
 from whynan.verify.in_place.swap import is_same_file
 
@@ -47,25 +47,25 @@ _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
-_ENDED: Final = Note.of("proof_ended", seconds=SECONDS)
+_ENDED: Final = Note.create("proof_ended", seconds=SECONDS)
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
 _SETTING: Final = "it is no edit of an expression, and was not tried"
 
 
-class Again(Protocol):
+class Rerunner(Protocol):
     """A way to run once more what a report is of; all is put back after it, and nothing that fails in it is raised."""
 
     def visits(self, path: str, text: str, line: int) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         ...
 
-    def trial(self, path: str, before: str, after: str) -> Report | Ran | str:
+    def trial(self, path: str, before: str, after: str) -> Report | EditedRun | str:
         """The report of a run in which a file has another text; or why there is none."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class EditedRun:
     """The report of a run with an edit, and what is known of it beside its numbers that are bad."""
 
     report: Report
@@ -78,7 +78,7 @@ class Ran:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class NoRerun:
     """No way to run it again, and why."""
 
     why: str
@@ -103,7 +103,7 @@ class _Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class RankedCandidate:
     """A candidate and what is known of it so far; ``further`` are the births that it mends beside its finding."""
 
     candidate: Candidate
@@ -120,7 +120,7 @@ class Judged:
         return STATUSES.index(verdict.status), self.leaves, kind, float(verdict.healthy_worse or 0), moved
 
 
-def proved(report: Report, again: Again, *, keep: Keep | None = None) -> Report:
+def prove_fixes(report: Report, again: Rerunner, *, keep: Keep | None = None) -> Report:
     """A report whose findings have their fixes, proved as far as `again` can run the program; never one that is worse.
 
     Escaped and damaging findings have fixes, absorbed and allowed ones none. What is known of the surroundings of its
@@ -152,7 +152,7 @@ def _with_around(report: Report, around: Mapping[int, Neighbourhood | None]) -> 
 class _Proving:
     """The proof of one report's fixes."""
 
-    def __init__(self, report: Report, again: Again, keep: Keep | None) -> None:
+    def __init__(self, report: Report, again: Rerunner, keep: Keep | None) -> None:
         self._report = report
         self._keep = keep
         self._again = again
@@ -162,7 +162,7 @@ class _Proving:
         self._known: dict[object, tuple[Fix, ...]] = {}
         self._visited: dict[tuple[str, int], Visits | str] = {}
         self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
-        self._trials: dict[tuple[str, str], Report | Ran | str] = {}
+        self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
     def report(self) -> Report:
@@ -180,7 +180,7 @@ class _Proving:
 
     def _keep_visits(self, keep: Keep) -> None:
         """Hand over what a fix of the user's own is judged on later; there it needs none of ours beside it."""
-        finding = chosen(self._report)
+        finding = capsule_finding(self._report)
         source = None if finding is None else self._source(finding)
         if finding is None or finding.site is None or source is None:
             return
@@ -257,10 +257,10 @@ class _Proving:
         except (OSError, SyntaxError, UnicodeError):
             return None
 
-    def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[Judged]:
+    def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[RankedCandidate]:
         """The candidates with their verdicts, the best first."""
         judged_ = sorted((self._judged(finding, source, candidate) for candidate in found), key=lambda j: j.rank)
-        tried_: list[Judged] = []
+        tried_: list[RankedCandidate] = []
         for number, one in enumerate(judged_):
             # what does not cure the captured operands may still do so with another edit
             may_cure = one.verdict.status != "rejected" or one.verdict.forward_finite is False
@@ -275,24 +275,26 @@ class _Proving:
                 tried_.append(self._in_place(finding, source, one))
         return sorted(tried_, key=lambda j: j.rank)
 
-    def _judged(self, finding: Finding, source: _Source, candidate: Candidate) -> Judged:
+    def _judged(self, finding: Finding, source: _Source, candidate: Candidate) -> RankedCandidate:
         unknown = FixVerdict(status="unverified", why=sentence(_ENDED))
         if self._is_over():
-            return Judged(candidate, unknown)
+            return RankedCandidate(candidate, unknown)
         visits = self._visits(source, candidate.original.line)
         if isinstance(visits, str):
-            return Judged(candidate, unknown.model_copy(update={"why": str(visits), "reason": _reason(visits)}))
+            return RankedCandidate(
+                candidate, unknown.model_copy(update={"why": str(visits), "reason": _reason(visits)})
+            )
         rounded = saturating(finding)
         key = candidate.original, candidate.repaired, candidate.kind, rounded
         try:
             if key not in self._verdicts:
-                self._verdicts[key] = judged(candidate, visits, rounded=rounded)
-            return Judged(candidate, self._verdicts[key])
+                self._verdicts[key] = judge_candidate(candidate, visits, rounded=rounded)
+            return RankedCandidate(candidate, self._verdicts[key])
         except WhynanError as error:
-            return Judged(candidate, unknown.model_copy(update={"why": str(error)}))
+            return RankedCandidate(candidate, unknown.model_copy(update={"why": str(error)}))
         except Exception:
             self.fail()
-            return Judged(candidate, unknown.model_copy(update={"why": sentence(FAILED)}))
+            return RankedCandidate(candidate, unknown.model_copy(update={"why": sentence(FAILED)}))
 
     def _visits(self, source: _Source, line: int) -> Visits | str:
         """The visits of the function at a line; the program is not run again for another line of the same one."""
@@ -304,37 +306,39 @@ class _Proving:
             self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
 
-    def _trial(self, source: _Source, candidate: Candidate) -> Report | Ran | str:
+    def _trial(self, source: _Source, candidate: Candidate) -> Report | EditedRun | str:
         key = source.path, candidate.edited
         if key not in self._trials:
             trial = self._again.trial(source.path, source.text, candidate.edited)
             # what was not looked at to its end proves nothing
-            looked_at = trial.report if isinstance(trial, Ran) else trial
+            looked_at = trial.report if isinstance(trial, EditedRun) else trial
             unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
             self._trials[key] = sentence(FAILED) if unseen else trial
         return self._trials[key]
 
-    def _in_place(self, finding: Finding, source: _Source, one: Judged, edits: int = 1) -> Judged:
+    def _in_place(self, finding: Finding, source: _Source, one: RankedCandidate, edits: int = 1) -> RankedCandidate:
         """A candidate after the program has run with it, and with what mends the births that it leaves."""
         candidate = one.candidate
         trial = self._trial(source, candidate)
         if isinstance(trial, str):
             why = f"it holds on the captured operands, but was not tried in the program: {trial}"
             return _unverified(one, why, _reason(trial))
-        ran = trial if isinstance(trial, Ran) else Ran(trial)
+        ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
         if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
-            return replace(one, verdict=Outcome(rejected=ran.moved).added_to(one.verdict))
+            return replace(one, verdict=EditOutcome(rejected=ran.moved).apply_to(one.verdict))
         makes_up = candidate.kind != "reformulation"
         outcome = outcome_of(ran.report, self._report, finding, source.text, candidate.edited, makes_up=makes_up)
         outcome = outcome.after(ran.bad, ran.further)
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
-            for further in self._further(finding, source, one, outcome.next):
+            for further in self._add_further_edits(finding, source, one, outcome.next):
                 mended = self._in_place(finding, source, further, edits + 1)
                 if mended.verdict.status in ("verified", "distorting"):
                     return mended
-        return replace(one, verdict=outcome.added_to(one.verdict), leaves=outcome.remains is not None)
+        return replace(one, verdict=outcome.apply_to(one.verdict), leaves=outcome.remains is not None)
 
-    def _further(self, finding: Finding, source: _Source, one: Judged, left: Finding) -> list[Judged]:
+    def _add_further_edits(
+        self, finding: Finding, source: _Source, one: RankedCandidate, left: Finding
+    ) -> list[RankedCandidate]:
         """What also mends a birth that a first edit leaves, judged as one edit."""
         from whynan.fixes.candidates import Candidate, Declined
         from whynan.fixes.python import candidates
@@ -346,16 +350,18 @@ class _Proving:
         visits = self._visits(source, finding.site.line)
         if isinstance(visits, str):
             return []
-        found: list[Judged] = []
+        found: list[RankedCandidate] = []
         for second in candidates(first.edited, left, wanted):
             if isinstance(second, Declined):
                 continue
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
             kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
-            apart = self._apart(source, second, left)
+            apart = self._judge_separately(source, second, left)
             if apart is not None and apart.status == "verified":
                 whole = replace(first, title=title, kind=kind, edited=second.edited)
-                found.append(max(Judged(whole, one.verdict), Judged(whole, apart), key=lambda j: j.rank))
+                found.append(
+                    max(RankedCandidate(whole, one.verdict), RankedCandidate(whole, apart), key=lambda j: j.rank)
+                )
                 continue
             pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
             if not isinstance(pair, Declined):
@@ -364,7 +370,7 @@ class _Proving:
         kept = [j for j in found if j.verdict.status in ("verified", "distorting")]
         return [replace(j, further=(*one.further, further)) for j in sorted(kept, key=lambda j: j.rank)[:1]]
 
-    def _apart(self, source: _Source, second: Candidate, left: Finding) -> FixVerdict | None:
+    def _judge_separately(self, source: _Source, second: Candidate, left: Finding) -> FixVerdict | None:
         """The verdict of a second edit by itself, where it mends what the first run had too, at another place."""
         from whynan.fixes.candidates import Candidate
         from whynan.fixes.python import candidates
@@ -390,7 +396,7 @@ def _in(source: _Source, candidate: Candidate) -> Candidate:
     return replace(candidate, path=source.path)
 
 
-def _unverified(one: Judged, why: str, reason: Literal["run_once"] | None = None) -> Judged:
+def _unverified(one: RankedCandidate, why: str, reason: Literal["run_once"] | None = None) -> RankedCandidate:
     changed = {"status": "unverified", "why": why, "reason": reason}
     return replace(one, verdict=one.verdict.model_copy(update=changed))
 

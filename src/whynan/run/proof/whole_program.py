@@ -19,10 +19,10 @@ from whynan.faults import report_internal_error
 from whynan.records import Finding, Fix, Note, Replay
 from whynan.report.notes import sentence
 from whynan.run.output.capsules import no_capsule
-from whynan.run.output.delivery import say, told
+from whynan.run.output.delivery import progress_message, say
 from whynan.run.pipeline import with_note
-from whynan.run.script import called
-from whynan.training.fidelity import Signature, place_of
+from whynan.run.script import interpreter_name
+from whynan.training.fidelity import StepSignature, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
@@ -193,9 +193,9 @@ class WholeProgramProof:
 
     def begin(self) -> None:
         """Torch is loaded: remember where the random generators are."""
-        from whynan.replay.snapshot import stored
+        from whynan.replay.snapshot import rng_document
 
-        self._random = stored()
+        self._random = rng_document()
 
     def hear(self, training: Training) -> None:
         """Be told of the bad step of a program that no replay explains."""
@@ -205,15 +205,17 @@ class WholeProgramProof:
         try:
             self.refused = _refused(fault, guard)
             if self.refused is None:
-                self._wanted = {"kind": "step", "signature": Signature.of(fault, guard).stored()}
+                self._wanted = {"kind": "step", "signature": StepSignature.of_fault(fault, guard).to_document()}
         except Exception:
             report_internal_error()
 
-    def told(self, report: Report) -> Report:
+    def with_refusal_note(self, report: Report) -> Report:
         """A report that also says why the program is not run again, where it is not."""
         if self.refused is not None:
-            return with_note(report, Note.of("no_second_run", why=self.refused))
-        return with_note(report, Note.of("no_proof_together")) if report.findings and is_one_of_several() else report
+            return with_note(report, Note.create("no_second_run", why=self.refused))
+        return (
+            with_note(report, Note.create("no_proof_together")) if report.findings and is_one_of_several() else report
+        )
 
     def wants(self, report: Report, looked_at: Report) -> bool:
         """Whether a further run may better a report.
@@ -231,7 +233,7 @@ class WholeProgramProof:
         """The first run's report, or a better one by further runs; `interrupted`: a signal has ended the program."""
         assert self._wanted is not None
         if interrupted:
-            return with_note(first, Note.of("no_second_run", why=_BY_A_SIGNAL))
+            return with_note(first, Note.create("no_second_run", why=_BY_A_SIGNAL))
         if self._options.redact:
             from whynan.report.redaction import redacted
 
@@ -247,7 +249,7 @@ class WholeProgramProof:
 
         assert self._wanted is not None
         seconds = TIMES * self._wanted["seconds"] + AT_LEAST
-        run = {"program": self._beginning.program.stored(), "options": self._options.stored()}
+        run = {"program": self._beginning.program.to_document(), "options": self._options.to_document()}
         document = {**self._wanted, **run, "seconds": seconds - _SPARE}
         write_text(os.path.join(place, ASKED), json.dumps(document))
         # what it makes there goes with the folder
@@ -255,22 +257,22 @@ class WholeProgramProof:
         return run_child(further_run(place), environment, cwd=self._beginning.folder, seconds=seconds)
 
     def _explained(self, first: Report, place: str) -> Report:
-        from whynan.report.json import read
+        from whynan.report.json import parse_report
 
         assert self._wanted is not None
         step = self._wanted["signature"]["step"]
-        with told(f"running the program again up to step {step}", quiet=self._options.quiet):
+        with progress_message(f"running the program again up to step {step}", quiet=self._options.quiet):
             why = self._run(place)
         found, left = Path(place, STEP), Path(place, WHY)
         if why is None and found.exists():
-            return _joined(first, read(found.read_bytes()))
+            return _joined(first, parse_report(found.read_bytes()))
         if why is None:
             why = left.read_text("utf-8") if left.exists() else f"it was cut short before it came to step {step}"
-        return with_note(first, Note.of("second_run_not_used", why=None if self._options.redact else why))
+        return with_note(first, Note.create("second_run_not_used", why=None if self._options.redact else why))
 
     def _proved(self, first: Report, place: str) -> Report:
         assert self._wanted is not None
-        with told("running the program again to prove what would mend it", quiet=self._options.quiet):
+        with progress_message("running the program again to prove what would mend it", quiet=self._options.quiet):
             why = self._run(place)
         found = Path(place, PROVED)
         if why is None and not found.exists():
@@ -278,7 +280,7 @@ class WholeProgramProof:
         proved: dict[str, Any] = {} if why else json.loads(found.read_text(encoding="utf-8"))
         if why or (self._options.redact and "findings" not in proved):
             proved["why"] = {"kind": "run_again", "values": {"why": None if self._options.redact else why}}
-        return merged(first, proved, self._wanted)
+        return merge_proofs(first, proved, self._wanted)
 
     def _with_capsule(self, report: Report, made: str) -> Report:
         """A further run's report, once the capsule that it made stands where it was wanted."""
@@ -298,7 +300,7 @@ class WholeProgramProof:
 
 def further_run(place: str) -> list[str]:
     """The command that runs a program again as a folder says, and leaves there what it finds."""
-    return [sys.executable, *called()[1:], "-m", "whynan.run.proof.proof_run", place]
+    return [sys.executable, *interpreter_name()[1:], "-m", "whynan.run.proof.proof_run", place]
 
 
 def further_environment(environment: Mapping[str, str], place: str) -> dict[str, str]:
@@ -345,12 +347,12 @@ def _joined(first: Report, second: Report) -> Report:
     known = (*first.coverage.notes_of("spoilt_before"), *first.coverage.notes_of("more_bad_steps"))
     coverage = second.coverage.with_notes(*known)
     if second.verdict == "clean":
-        coverage = coverage.with_notes(Note.of("meant_after_all"))
+        coverage = coverage.with_notes(Note.create("meant_after_all"))
     run = second.run.model_copy(update={"history": first.run.history})
     return second.model_copy(update={"run": run, "coverage": coverage})
 
 
-def merged(first: Report, proved: dict[str, Any], wanted: dict[str, Any]) -> Report:
+def merge_proofs(first: Report, proved: dict[str, Any], wanted: dict[str, Any]) -> Report:
     """The first run's report with the fixes that further runs have proved, or with why they have not."""
     why = Note.model_validate(proved["why"])
     known = {(name, index): told for name, index, told in proved.get("findings", ())}
@@ -359,7 +361,7 @@ def merged(first: Report, proved: dict[str, Any], wanted: dict[str, Any]) -> Rep
         findings = list(getattr(first, name))
         for wanted_name, index, *_ in wanted["findings"]:
             if wanted_name == name:
-                findings[index] = _with(findings[index], known.get((name, index)), sentence(why))
+                findings[index] = _with_proofs(findings[index], known.get((name, index)), sentence(why))
         changed[name] = tuple(findings)
     replay = Replay(kind="rerun", faithful="findings" in proved, typed_why=why)
     changed["run"] = first.run.model_copy(update={"replay": replay})
@@ -369,7 +371,7 @@ def merged(first: Report, proved: dict[str, Any], wanted: dict[str, Any]) -> Rep
     return report
 
 
-def _with(finding: Finding, proved: dict[str, Any] | None, why: str) -> Finding:
+def _with_proofs(finding: Finding, proved: dict[str, Any] | None, why: str) -> Finding:
     if proved is None:
         fixes = tuple(_without_proof(fix, why) for fix in finding.fixes)
     elif "rule" in proved:

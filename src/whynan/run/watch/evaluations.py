@@ -30,7 +30,7 @@ class Parent(Protocol):
     def set_aside(self) -> None:
         """End whatever looks at the program, for something else is about to."""
 
-    def lets(self, made: Decision) -> bool:
+    def is_allowed(self, made: Decision) -> bool:
         """Whether the program goes on to do what it has decided."""
         ...
 
@@ -39,7 +39,7 @@ class Parent(Protocol):
         ...
 
 
-class Beside:
+class EvaluationWatch:
     """What is looked at of one training beside its steps."""
 
     def __init__(self, training: Parent) -> None:
@@ -52,14 +52,14 @@ class Beside:
         self._decided: int | None = None
         """After how many steps the program has decided on a loss that was NaN or Inf."""
         guard = training.guard
-        guard.evaluations = Evaluations(self._begin, self._again, guard.fail)
-        guard.observe(self._read)
+        guard.evaluations = Evaluations(self._begin, self._rerun, guard.fail)
+        guard.observe(self._on_bad_read)
 
-    def raised(self, error: BaseException) -> None:
+    def on_exception(self, error: BaseException) -> None:
         """The program is over, by an exception: look into what it held, unless that is known."""
         guard = self._training.guard
         try:
-            fault = guard.raised(error)
+            fault = guard.exception_fault(error)
             if fault is not None and not self._knows(fault):
                 self._look_into(fault, leaves=False)
         except Exception:
@@ -92,7 +92,7 @@ class Beside:
             return None
         return _Look(self._training.replays.region(), self._training.guard.steps + 1, self._tell)
 
-    def _again(
+    def _rerun(
         self, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None], has_nan: bool
     ) -> BaseException | None:
         """An evaluation has given something bad that others of its kind have not: run it again."""
@@ -112,10 +112,10 @@ class Beside:
             # an Inf may be as it should
             return None
         if why is not None:
-            notes = Note.of("evaluation_not_run_again", why=why), Note.of("mode_trace_advice")
+            notes = Note.create("evaluation_not_run_again", why=why), Note.create("mode_trace_advice")
             report = _unexplained(region.command, notes)
             return self._tell(report)
-        replay = Replay(kind="step", faithful=True, typed_why=Note.of("same_elements"))
+        replay = Replay(kind="step", faithful=True, typed_why=Note.create("same_elements"))
         report = region.report
         return self._tell(report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})}))
 
@@ -126,7 +126,7 @@ class Beside:
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
-    def _read(self, fault: Fault) -> BaseException | None:
+    def _on_bad_read(self, fault: Fault) -> BaseException | None:
         steps = self._training.guard.steps
         if self._decided == steps:
             # what comes of it has been told
@@ -137,13 +137,13 @@ class Beside:
             return None
         self._decided, self._last = steps, None
         self._found.append(known[0])
-        return None if self._training.lets(made) else self._training.end_with(known[0])
+        return None if self._training.is_allowed(made) else self._training.end_with(known[0])
 
     def _look_into(self, fault: Fault, *, leaves: bool) -> None:
         self._training.set_aside()
         if refuses_another():
             return
-        found = self._training.replays.of(fault)
+        found = self._training.replays.explain_fault(fault)
         if isinstance(found, Report):
             found = _as_in_a_run(found)
             self._last = found, self._training.guard.steps, leaves
@@ -164,7 +164,7 @@ class _Look:
         self._region = region
         self._told = told
         region.__enter__()
-        region.watching.tell(lambda capture: capture.begin_at(step))
+        region.watching.notify(lambda capture: capture.begin_at(step))
 
     def end(self) -> BaseException | None:
         """The evaluation is over, and what it gave is all that leaves it."""
@@ -175,7 +175,7 @@ class _Look:
 @contextmanager
 def _looked(region: Region, step: int) -> Generator[None]:
     with region:
-        region.watching.tell(lambda capture: capture.begin_at(step))
+        region.watching.notify(lambda capture: capture.begin_at(step))
         try:
             yield
         finally:
@@ -183,7 +183,7 @@ def _looked(region: Region, step: int) -> Generator[None]:
 
 
 def _end(region: Region) -> None:
-    region.watching.tell(lambda capture: capture.nothing_follows())
+    region.watching.notify(lambda capture: capture.release_outputs())
     region.end(early=True)
 
 

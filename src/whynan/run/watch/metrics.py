@@ -91,13 +91,13 @@ class Metrics:
         return {f"{under}/{name}": value for name, value in known.items() if value is not None}
 
     def _record(self, sink: MetricSink, step: int, numbers: Mapping[str, float]) -> None:
-        from whynan.faults import theirs, warn
+        from whynan.faults import is_program_error, warn
         from whynan.run.region import exception_text
 
         try:
             sink.record(step, dict(numbers))
         except Exception as error:
-            if theirs():
+            if is_program_error():
                 raise
             self._sinks = [one for one in self._sinks if one is not sink]
             warn(

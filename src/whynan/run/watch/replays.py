@@ -14,29 +14,29 @@ from whynan.capture.ranks import TOGETHER, is_one_of_several
 from whynan.errors import UsageError
 from whynan.floats import format_value
 from whynan.records import Note, Replay
-from whynan.run.guarded_capture import Watched
-from whynan.run.proof.proving import RERUN, Once, Ran, RunOnce, proved, with_surroundings
+from whynan.run.guarded_capture import CaptureOptions
+from whynan.run.proof.proving import RERUN, EditedRun, NoRerun, RunOnce, prove_fixes, with_surroundings
 from whynan.run.region import Region, refuses_another
-from whynan.verify.in_place.edited_tail import edited
-from whynan.verify.in_place.swap import is_same_file, swapped
-from whynan.verify.in_place.visits import visiting
+from whynan.verify.in_place.edited_tail import edit_tail
+from whynan.verify.in_place.swap import is_same_file, swap_code
+from whynan.verify.in_place.visits import record_visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from contextlib import AbstractContextManager
 
     from whynan.capture.torch import Capture
-    from whynan.capture.torch.kept_operations import Keeper
-    from whynan.capture.torch.sinks.gradients import Fault, Judged
+    from whynan.capture.torch.kept_operations import OperationKeeper
+    from whynan.capture.torch.sinks.gradients import Fault, StepEvidence
     from whynan.config import Options
     from whynan.records import Report, Site
     from whynan.replay.checkpoint import Marks
-    from whynan.replay.plan import Tailed, Way
+    from whynan.replay.plan import ReplayPlan, TailPlan
     from whynan.run.proof.proving import Keep
     from whynan.run.suppressions import Baseline
     from whynan.traces.writer import TraceWriter
     from whynan.training.guard import Guard
-    from whynan.training.replay import Onward, Outcome
+    from whynan.training.replay import ReplayOutcome, TrialSteps
     from whynan.verify.in_place.visits import Visits
 
 
@@ -52,7 +52,7 @@ _LOSS: Final = 1e-3
 """By so much, relative, may an edit move a loss that was finite."""
 
 
-class Replaying:
+class ReplayRerunner:
     """The way on which a replay was faithful, once more.
 
     `region` makes what looks at the operations of a replay, and `looked` puts it around one; it says that a run of
@@ -61,13 +61,13 @@ class Replaying:
 
     def __init__(
         self,
-        way: Way,
+        way: ReplayPlan,
         guard: Guard,
         fault: Fault,
         *,
         eager: bool,
         region: Callable[[], Region],
-        looked: Callable[[Region, Fault, Way], AbstractContextManager[None]],
+        looked: Callable[[Region, Fault, ReplayPlan], AbstractContextManager[None]],
         advised: bool = False,
     ) -> None:
         self._way = way
@@ -79,15 +79,15 @@ class Replaying:
         self._advised = advised
         self._seconds = _SECONDS
 
-    def proved(self, report: Report, *, keep: Keep | None = None) -> Report:
+    def prove_report(self, report: Report, *, keep: Keep | None = None) -> Report:
         """A report with the fixes of its findings."""
         with self.unheard():
-            return proved(report, self, keep=keep)
+            return prove_fixes(report, self, keep=keep)
 
     def visits(self, path: str, text: str, line: int) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         try:
-            with visiting(path, text, line) as (recorder, swap):
+            with record_visits(path, text, line) as (recorder, swap):
                 way = _relocated(self._way, path, text, recorder.tree)
                 outcome = self._replay(way, nullcontext)
         except UsageError as error:
@@ -111,16 +111,16 @@ class Replaying:
     def _left(self, why: str) -> str:
         return RunOnce(f"{why}; {RERUN}") if self._advised else why
 
-    def _differs(self, outcome: Outcome) -> str | None:
+    def _differs(self, outcome: ReplayOutcome) -> str | None:
         if outcome.judged is None or outcome.judged.same_as(self._fault.judged):
             return None
         return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
 
-    def trial(self, path: str, before: str, after: str) -> Ran | str:
+    def trial(self, path: str, before: str, after: str) -> EditedRun | str:
         """The report of a replay in which a file has another text; or why there is none."""
         region, onward = self._region(), self._onward()
         try:
-            with swapped(path, before, after) as swap:
+            with swap_code(path, before, after) as swap:
                 way = _relocated(self._way, path, before, after)
                 if not swap.swapped and way is self._way:
                     return self._left("; ".join(swap.left) or "nothing that is replayed is changed by it")
@@ -138,24 +138,24 @@ class Replaying:
             report = report.model_copy(update={"verdict": "inconclusive"})
         moved = _moved(self._fault.judged, outcome.judged)
         if onward is None or onward.first is None:
-            return Ran(report, moved)
+            return EditedRun(report, moved)
         guarded = self._fault.decision is not None
-        return Ran(report, moved, onward.further if guarded else None, onward.bad)
+        return EditedRun(report, moved, onward.further if guarded else None, onward.bad)
 
-    def _onward(self) -> Onward | None:
+    def _onward(self) -> TrialSteps | None:
         """What looks at the step as it is made; None where it cannot be told from what was bad before."""
-        from whynan.training.replay import Onward
+        from whynan.training.replay import TrialSteps
 
         fault = self._fault
         if fault.optimizer is None and fault.decision is None:
             return None
         if fault.judged.spoilt or fault.ahead or fault.beside or fault.lag:
             return None
-        return Onward(fault, self._seconds)
+        return TrialSteps(fault, self._seconds)
 
     def _replay(
-        self, way: Way, region: Callable[[], AbstractContextManager[Any]], onward: Onward | None = None
-    ) -> Outcome:
+        self, way: ReplayPlan, region: Callable[[], AbstractContextManager[Any]], onward: TrialSteps | None = None
+    ) -> ReplayOutcome:
         from whynan.training.replay import replay
 
         outcome = replay(way, self._guard, self._fault, region, eager=self._eager, onward=onward)
@@ -176,7 +176,7 @@ class Replaying:
             here.losses, here.replaying = losses, before
 
 
-def _moved(first: Judged, second: Judged) -> str | None:
+def _moved(first: StepEvidence, second: StepEvidence) -> str | None:
     """That a loss which was finite is another one with an edit; None where none is."""
     if len(first.numbers) != len(second.numbers):
         return None
@@ -187,13 +187,13 @@ def _moved(first: Judged, second: Judged) -> str | None:
     return None
 
 
-def _relocated(way: Way, path: str, before: str, after: str | ast.Module) -> Way:
+def _relocated(way: ReplayPlan, path: str, before: str, after: str | ast.Module) -> ReplayPlan:
     """A way whose own code is that of another text of a file, where it stands in that file."""
-    from whynan.replay.plan import Tailed
+    from whynan.replay.plan import TailPlan
 
-    if not isinstance(way, Tailed) or not is_same_file(way.standing.frame.f_code.co_filename, path):
+    if not isinstance(way, TailPlan) or not is_same_file(way.standing.frame.f_code.co_filename, path):
         return way
-    tail = edited(way.standing.tail, before, after)
+    tail = edit_tail(way.standing.tail, before, after)
     told = [ast.dump(statement) for statement in tail.statements]
     if told == [ast.dump(statement) for statement in way.standing.tail.statements]:
         return way
@@ -215,12 +215,12 @@ class Replays:
     """The replays of one training."""
 
     def __init__(self, options: Options, command: str, guard: Guard, marks: Marks) -> None:
-        self.called: list[Way] = []
+        self.called: list[ReplayPlan] = []
         """The program's own step function, where it is known."""
         self.recording: Callable[[], TraceWriter | None] = lambda: None
         """Gives what writes the trace of a replay to disk."""
         self.baseline: Baseline | None = None
-        self.keeper: Keeper | None = None
+        self.keeper: OperationKeeper | None = None
         """Keeps the operations of a replay that bear bad numbers."""
         self.visits: dict[Site, Visits] = {}
         """What the function of a finding read, where operations are kept: of the site."""
@@ -231,29 +231,29 @@ class Replays:
 
     def region(self) -> Region:
         """What looks at a piece of the program."""
-        watched = Watched(recording=self.recording(), keeper=self.keeper)
+        watched = CaptureOptions(recording=self.recording(), keeper=self.keeper)
         made_here = Region(self._options, command=self.command, watched=watched, quiet=True)
         made_here.baseline = self.baseline
         return made_here
 
-    def of(self, fault: Fault) -> Report | tuple[Note, ...] | None:
+    def explain_fault(self, fault: Fault) -> Report | tuple[Note, ...] | None:
         """The report of a faithful replay; or why there is none. None where all that was born is allowed."""
-        from whynan.replay.plan import ways
+        from whynan.replay.plan import replay_plans
 
-        refused = [Note.of("gone_on")] if fault.lag else []
+        refused = [Note.create("gone_on")] if fault.lag else []
         if refuses_another():
-            refused.append(Note.of("another_thread"))
+            refused.append(Note.create("another_thread"))
         if is_one_of_several():
-            refused.append(Note.of("replay_together"))
+            refused.append(Note.create("replay_together"))
         left = fault.raised.frames if fault.raised is not None else ()
-        tried = [] if refused else [*self.called, *ways(self._marks.kept(), left)]
+        tried = [] if refused else [*self.called, *replay_plans(self._marks.kept(), left)]
         suspected: list[Note] = []
         for way, eager, region, outcome in self._runs(fault, tried):
             why = ""
             if outcome.judged is None:
                 why = outcome.why
             elif eager and outcome.judged.is_good:
-                suspected.append(Note.of("compiler_suspected", way=way.where, eager=eager))
+                suspected.append(Note.create("compiler_suspected", way=way.where, eager=eager))
             elif not outcome.judged.same_as(fault.judged):
                 why = "other losses or gradients than in the step itself"
             elif not region.report.findings and region.report.coverage.notes_of("allowed"):
@@ -270,22 +270,22 @@ class Replays:
                 report = _replayed(report, replay_, said)
                 return self._proved(report, way, fault, eager=eager, keep=self._keep())
             if why:
-                refused.append(Note.of("no_replay", way=way.where, eager=eager, why=why))
-        hint = Note.of("start_step_advice", step=fault.step)
+                refused.append(Note.create("no_replay", way=way.where, eager=eager, why=why))
+        hint = Note.create("start_step_advice", step=fault.step)
         if fault.beside:
-            refused = [Note.of("another_optimizer")]
+            refused = [Note.create("another_optimizer")]
         if not refused and not suspected:
-            refused.append(Note.of("no_way"))
-        advice = (Note.of("sync_advice"),) if fault.lag else ()
+            refused.append(Note.create("no_way"))
+        advice = (Note.create("sync_advice"),) if fault.lag else ()
         return (_bad(fault), *_lag_note(fault), *suspected[:1], *_spoilt(fault), *refused, *advice, hint)
 
-    def doubted(self, fault: Fault) -> Report | None:
+    def explain_doubt(self, fault: Fault) -> Report | None:
         """The report of a faithful replay of a step in which nothing is bad, if something in it is wrong."""
-        from whynan.replay.plan import ways
+        from whynan.replay.plan import replay_plans
 
         if refuses_another() or is_one_of_several():
             return None
-        for way, eager, region, outcome in self._runs(fault, [*self.called, *ways(self._marks.kept())]):
+        for way, eager, region, outcome in self._runs(fault, [*self.called, *replay_plans(self._marks.kept())]):
             if outcome.judged is None or not outcome.judged.same_as(fault.judged):
                 continue
             if not region.report.damaging or region.report.findings:
@@ -296,7 +296,9 @@ class Replays:
             return self._proved(report, way, fault, eager=eager)
         return None
 
-    def _runs(self, fault: Fault, tried: Iterable[Way]) -> Generator[tuple[Way, bool, Region, Outcome]]:
+    def _runs(
+        self, fault: Fault, tried: Iterable[ReplayPlan]
+    ) -> Generator[tuple[ReplayPlan, bool, Region, ReplayOutcome]]:
         """Run what led to a step again, one way after the other, until one is enough."""
         from whynan.training.replay import compiles, replay
 
@@ -309,70 +311,76 @@ class Replays:
 
     def step(self, optimizer: Any) -> Fault:
         """The step that an optimizer is about to make."""
-        from whynan.capture.torch.sinks.gradients import Fault, judge
+        from whynan.capture.torch.sinks.gradients import Fault, gather_evidence
 
-        return Fault(optimizer, self._guard.attempts(optimizer) + 1, judge(optimizer, self._guard.here.losses))
+        return Fault(
+            optimizer, self._guard.attempts(optimizer) + 1, gather_evidence(optimizer, self._guard.here.losses)
+        )
 
     def prove(self, region: Region, fault: Fault) -> None:
         """Prove the fixes of what a region has found that has looked at a bad step as it was made, and has ended."""
         if not self._options.prove or is_one_of_several():
-            region.prove(Once(TOGETHER if self._options.prove else NOT_ASKED))
+            region.prove(NoRerun(TOGETHER if self._options.prove else NOT_ASKED))
             return
-        from whynan.replay.plan import ways
+        from whynan.replay.plan import replay_plans
         from whynan.training.replay import compiles
 
         why = RunOnce(f"{NO_WAY}: {RERUN}")
-        for way in _shortest(list(ways(self._marks.kept()))):
-            with self._again(way, fault, eager=compiles(), advised=True).unheard() as again:
+        for way in _shortest(list(replay_plans(self._marks.kept()))):
+            with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
                 unfaithful = again.unfaithful()
                 if unfaithful is None:
                     region.prove(again, keep=self._keep())
                     return
                 why = unfaithful
-        region.prove(Once(why))
+        region.prove(NoRerun(why))
 
     def _keep(self) -> Keep | None:
         return None if self.keeper is None else self.visits.__setitem__
 
-    def _proved(self, report: Report, way: Way, fault: Fault, *, eager: bool, keep: Keep | None = None) -> Report:
+    def _proved(
+        self, report: Report, way: ReplayPlan, fault: Fault, *, eager: bool, keep: Keep | None = None
+    ) -> Report:
         if not self._options.prove:
-            return proved(report, Once(NOT_ASKED))
-        return self._again(way, fault, eager=eager).proved(report, keep=keep)
+            return prove_fixes(report, NoRerun(NOT_ASKED))
+        return self._make_rerunner(way, fault, eager=eager).prove_report(report, keep=keep)
 
-    def _again(self, way: Way, fault: Fault, *, eager: bool, advised: bool = False) -> Replaying:
+    def _make_rerunner(self, way: ReplayPlan, fault: Fault, *, eager: bool, advised: bool = False) -> ReplayRerunner:
         def unrecorded() -> Region:
-            return Region(self._options, command=self.command, watched=Watched(), quiet=True)
+            return Region(self._options, command=self.command, watched=CaptureOptions(), quiet=True)
 
-        return Replaying(way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked, advised=advised)
+        return ReplayRerunner(
+            way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked, advised=advised
+        )
 
     @contextmanager
-    def _looked(self, region: Region, fault: Fault, way: Way) -> Generator[None]:
+    def _looked(self, region: Region, fault: Fault, way: ReplayPlan) -> Generator[None]:
         """A region around a replay: the program goes on after it."""
         from whynan.capture.torch.provenance.before_the_run import Inherited
 
         def tell(capture: Capture) -> None:
             capture.begin_at(fault.step)
             if fault.optimizer is not None:
-                capture.begin_with(Inherited(fault))
-                capture.begin_lost(fault.scale_fall)
+                capture.set_inherited_state(Inherited(fault))
+                capture.set_scale_fall(fault.scale_fall)
             if way.amid is not None:
-                capture.begin_amid(way.amid)
+                capture.set_start_place(way.amid)
             for batch, came in way.batches:
                 capture.tracer.origins.note(batch, came.source(), "batch")
 
         with region:
-            region.watching.tell(tell)
+            region.watching.notify(tell)
             try:
                 yield
             finally:
                 if fault.optimizer is None:
                     here = self._guard.here
-                    region.watching.tell(lambda capture: capture.nothing_follows(here.seen, here.raised))
+                    region.watching.notify(lambda capture: capture.release_outputs(here.seen, here.raised))
                     here.seen = here.raised = None
                 region.end(early=True)
 
 
-def _shortest(found: list[Tailed]) -> list[Tailed]:
+def _shortest(found: list[TailPlan]) -> list[TailPlan]:
     """Ways that are gone many times, for a proof: what runs the most first, unless that takes long."""
     now = time.monotonic()
     return sorted(found, key=lambda way: now - way.began if now - way.began > _LONG else 0.0)
@@ -390,17 +398,17 @@ def _spoilt(fault: Fault) -> tuple[Note, ...]:
         return ()
     from whynan.capture.torch.provenance.before_the_run import state_at
 
-    spoilt = Note.of("spoilt_before", parameters=len(fault.judged.spoilt), step=fault.step)
+    spoilt = Note.create("spoilt_before", parameters=len(fault.judged.spoilt), step=fault.step)
     if fault.step == 1:
         return (spoilt,)
     state = state_at(fault.optimizer, fault.judged.spoilt[0])
-    return (spoilt, Note.of("optimizer_state", state=state)) if state else (spoilt,)
+    return (spoilt, Note.create("optimizer_state", state=state)) if state else (spoilt,)
 
 
-def _same(fault: Fault, way: Way, *, eager: bool) -> Note:
+def _same(fault: Fault, way: ReplayPlan, *, eager: bool) -> Note:
     """What a replay has given again."""
     trains = fault.optimizer is not None
-    return Note.of(
+    return Note.create(
         "identical",
         loss_count=len(fault.judged.losses) if trains else 0,
         gradients=len(fault.judged.bad) if trains else 0,
@@ -416,13 +424,13 @@ def _lag_note(fault: Fault) -> tuple[Note, ...]:
     """How a step was made whose numbers were read at the next one."""
     if not fault.lag:
         return ()
-    return (Note.of("found_late", step=fault.step, skipped=bool(fault.skipped)),)
+    return (Note.create("found_late", step=fault.step, skipped=bool(fault.skipped)),)
 
 
 def _bad(fault: Fault) -> Note:
     """What is bad at a step, or was read, or held as the program raised."""
     trains, judged = fault.optimizer is not None, fault.judged
-    return Note.of(
+    return Note.create(
         "bad_step",
         step=fault.step,
         loss=trains and bool(judged.bad_loss),

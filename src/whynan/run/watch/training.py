@@ -10,9 +10,9 @@ from whynan.capture.ranks import is_one_of_several
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Note, Report, Run
 from whynan.rules.catalogue import readings
-from whynan.run.pipeline import build_report, merged, versions
+from whynan.run.pipeline import build_report, merge_reports, versions
 from whynan.run.region import STEPPED_ASIDE, refuses_another, scope_of
-from whynan.run.watch.evaluations import Beside
+from whynan.run.watch.evaluations import EvaluationWatch
 from whynan.run.watch.metrics import Metrics, as_step
 from whynan.run.watch.replays import Replays
 from whynan.traces import Trace
@@ -75,7 +75,7 @@ class Training:
         self.report: Report | None = None
         self._ended = ended
         self.replays = Replays(options, command, self.guard, self.marks)
-        self.beside: Beside | None = None
+        self.beside: EvaluationWatch | None = None
         """What the program does beside its steps, where that is looked at."""
         self.yields = self.stepped_aside = False
         self.redacts = True
@@ -88,13 +88,13 @@ class Training:
 
     def look_beside(self) -> None:
         """Look at what the program does beside its steps, too; to be called before it begins."""
-        self.beside = Beside(self)
+        self.beside = EvaluationWatch(self)
 
     def set_aside(self) -> None:
         """End what looks at the first steps."""
         self._aside()
 
-    def lets(self, made: Decision) -> bool:
+    def is_allowed(self, made: Decision) -> bool:
         """Whether the program goes on to do what it has decided: what ends it is for itself to say."""
         return made.does == "ends" and self.options.on_nonfinite in ("stop", "continue", "skip")
 
@@ -148,20 +148,20 @@ class Training:
             self.guard.remove()
         return ending
 
-    def after(self, traced: Report) -> Report:
+    def report_after_trace(self, traced: Report) -> Report:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
         pieces = [*self._beneath, *([] if self.beside is None else self.beside.pieces())]
         if self.report is not None:
-            return self._with_silent(merged(self._of_steps(), traced, *pieces))
+            return self._with_silent(merge_reports(self._step_report(), traced, *pieces))
         if (not self.guard.watched and not self.stepped_aside) or traced.verdict == "nonfinite":
-            return self._with_silent(merged(traced, *pieces))
-        return self._with_silent(merged(_replayed(self._watched(traced), pieces), *pieces))
+            return self._with_silent(merge_reports(traced, *pieces))
+        return self._with_silent(merge_reports(_replayed(self._watched(traced), pieces), *pieces))
 
-    def told(self) -> Report:
+    def current_report(self) -> Report:
         """The report as it stands: of the first bad step, and how many came after it; or that there was none."""
         pieces = [*self._beneath, *([] if self.beside is None else self.beside.pieces())]
-        told = self._of_steps() if self.report is not None else _replayed(self._of_steps(), pieces)
-        return self._with_silent(merged(told, *pieces))
+        told = self._step_report() if self.report is not None else _replayed(self._step_report(), pieces)
+        return self._with_silent(merge_reports(told, *pieces))
 
     def _with_silent(self, report: Report) -> Report:
         """A report with the silent damage of the steps that were watched, as far as it does not tell of it already."""
@@ -183,14 +183,16 @@ class Training:
 
             found = redacted(found.model_copy(update={"damaging": new}))
             new = found.damaging
-        return merged(report, found.model_copy(update={"damaging": new, "verdict": "damaged" if new else "clean"}))
+        return merge_reports(
+            report, found.model_copy(update={"damaging": new, "verdict": "damaged" if new else "clean"})
+        )
 
-    def _of_steps(self) -> Report:
+    def _step_report(self) -> Report:
         if self.report is None:
-            return self._watched(self._told("clean", ()))
+            return self._watched(self._new_report("clean", ()))
         if not self.repeated:
             return self._counted(self.report)
-        coverage = self.report.coverage.with_notes(Note.of("more_bad_steps", steps=self.repeated))
+        coverage = self.report.coverage.with_notes(Note.create("more_bad_steps", steps=self.repeated))
         return self._counted(self.report.model_copy(update={"coverage": coverage}))
 
     def _counted(self, report: Report) -> Report:
@@ -204,19 +206,19 @@ class Training:
         seen: list[Note] = [FAILED] if self.guard.failed else []
         if self.stepped_aside:
             seen.append(STEPPED_ASIDE)
-        seen.append(Note.of("watched", steps=self.guard.watched))
+        seen.append(Note.create("watched", steps=self.guard.watched))
         verdict, run, graphs = report.verdict, report.run, self._of_graphs()
-        if spoilt := self.guard.spoilt():
+        if spoilt := self.guard.count_bad_parameters():
             verdict = "inconclusive"
             run = run.model_copy(update={"exit_status": run.exit_status.model_copy(update={"whynan": 1})})
-            seen.append(Note.of("spoilt_at_the_end", parameters=spoilt, graphs=bool(graphs)))
+            seen.append(Note.create("spoilt_at_the_end", parameters=spoilt, graphs=bool(graphs)))
         coverage = report.coverage.with_notes(*seen, *graphs)
         return self._counted(report.model_copy(update={"verdict": verdict, "coverage": coverage, "run": run}))
 
     def _of_graphs(self) -> tuple[Note, ...]:
         """What is said of CUDA graphs."""
         count = self.guard.graph_replays.count
-        return (Note.of("graph_replays", replays=count),) if count else ()
+        return (Note.create("graph_replays", replays=count),) if count else ()
 
     def _deliver(self, report: Report | None, fault: Fault) -> BaseException | None:
         """Tell of the first bad step; gives what to raise at it."""
@@ -247,9 +249,9 @@ class Training:
         if self.report is not None:
             return None
         self._aside()
-        found = self.replays.of(fault)
+        found = self.replays.explain_fault(fault)
         if isinstance(found, tuple):
-            found = self._told("inconclusive", found)
+            found = self._new_report("inconclusive", found)
         return None if found is None else self._with_history(found, fault)
 
     def _doubted(self, fault: Fault) -> bool:
@@ -257,7 +259,7 @@ class Training:
         if self.report is not None:
             return True
         self._aside()
-        found = self.replays.doubted(fault)
+        found = self.replays.explain_doubt(fault)
         if found is None:
             return False
         if self.redacts and self.options.redact:
@@ -268,12 +270,12 @@ class Training:
         return True
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
-        history = tuple(as_step(entry) for entry in self.guard.history.of(fault.optimizer))
+        history = tuple(as_step(entry) for entry in self.guard.history.steps_of(fault.optimizer))
         run = report.run.model_copy(update={"history": history})
         coverage = report.coverage.with_notes(*self._of_graphs())
         return self._counted(report.model_copy(update={"run": run, "coverage": coverage}))
 
-    def _told(self, verdict: Any, notes: tuple[Note, ...]) -> Report:
+    def _new_report(self, verdict: Any, notes: tuple[Note, ...]) -> Report:
         whynan = 0 if verdict == "clean" else 1
         status = ExitStatus(script=None, whynan=whynan)
         run = Run(command=self.command, exit_status=status, versions=versions(), device=self.guard.device())
@@ -330,7 +332,7 @@ class Watch:
         assert self._training is not None
         beside = self._training.beside
         if beside is not None and isinstance(error, Exception):
-            beside.raised(error)
+            beside.on_exception(error)
         ending = self._training.end()
         self._ended = True
         self._status = _status(error or ending)
@@ -340,7 +342,7 @@ class Watch:
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The same function, watched."""
-        from whynan.replay.plan import Called
+        from whynan.replay.plan import CallPlan
         from whynan.replay.snapshot import rng
 
         training = self._begin(self._raised)
@@ -352,7 +354,7 @@ class Watch:
             if training.replays.called:
                 # it calls itself
                 return function(*args, **kwargs)
-            training.replays.called = [Called(function, args, kwargs, rng())]
+            training.replays.called = [CallPlan(function, args, kwargs, rng())]
             training.begin()
             ending = None
             try:
@@ -375,7 +377,7 @@ class Watch:
         """What was found; raises ``UsageError`` while the block still runs and nothing was."""
         if self._training is None or (self._training.report is None and not self._ended):
             raise UsageError("the watch has not ended", "read .report after the with block")
-        report = self._training.told()
+        report = self._training.current_report()
         status = report.run.exit_status.model_copy(update={"script": self._status})
         return report.model_copy(update={"run": report.run.model_copy(update={"exit_status": status})})
 

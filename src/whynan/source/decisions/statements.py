@@ -6,8 +6,8 @@ import ast
 import builtins
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from whynan.source.decisions.values import ABSENT, LED, UNKNOWN, Flags, Value, Values, computed
-from whynan.source.exported_expressions import called
+from whynan.source.decisions.values import ABSENT, LED, UNKNOWN, Flags, Value, Values, arithmetic_value
+from whynan.source.exported_expressions import callee_name
 from whynan.source.syntax import syntax_of
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ class _RaisedError(Exception):
     """A function that was called raises because of the number."""
 
     def __init__(self, made: Decision) -> None:
-        self.flow = raised(made)
+        self.flow = raise_flow(made)
 
 
-class Following:
+class FlowAnalysis:
     """The statements of one function, or of a module.
 
     `place`: its file and name. `names`, `others`: what its names are. `reads`: what is known, by the identity of an
@@ -110,32 +110,36 @@ class Following:
         self._skipped: Decision | None = None
         """A branch that passes a step over because of the number."""
         self._flags: Flags = {} if flags is None else flags
-        self.values = Values(reads or {}, names, others, self._called, self._flags)
+        self.values = Values(reads or {}, names, others, self._call_value, self._flags)
 
     @classmethod
-    def at(
+    def from_frame(
         cls, frame: FrameType, syntax: Syntax, read: ast.expr, value: Value, flags: Flags | None = None
-    ) -> Following:
+    ) -> FlowAnalysis:
         """The function of a frame, in which an expression was read."""
         place = frame.f_code.co_filename, frame.f_code.co_qualname
         made = cls(place, syntax, frame.f_locals, frame.f_globals, reads={id(read): value}, flags=flags)
         made.values.equal_to(read, value)
         return made
 
-    def after(self, read: ast.expr) -> Decision | Flow:
+    def follow_read(self, read: ast.expr) -> Decision | Flow:
         """What comes of a read: a decision, or how its function ends."""
         node = self._statement_of(read)
-        return _LOST if node is None else self._followed(lambda: self._onward(node, names_in(read)))
+        return _LOST if node is None else self._run_analysis(lambda: self._follow_from(node, names_in(read)))
 
-    def thrown(self, call: ast.AST, made: Decision) -> Decision | Flow:
+    def follow_exception(self, call: ast.AST, made: Decision) -> Decision | Flow:
         """What comes of an exception that a call raises: the same decision, where nothing in this function stops it."""
         node = self._statement_of(call)
-        return _LOST if node is None else self._followed(lambda: self._outward(raised(made), node, frozenset()))
+        return (
+            _LOST
+            if node is None
+            else self._run_analysis(lambda: self._follow_outward(raise_flow(made), node, frozenset()))
+        )
 
     def _statement_of(self, node: ast.AST) -> ast.stmt | None:
         return next((each for each in (node, *self._syntax.above(node)) if isinstance(each, ast.stmt)), None)
 
-    def _followed(self, follow: Callable[[], Decision | Flow]) -> Decision | Flow:
+    def _run_analysis(self, follow: Callable[[], Decision | Flow]) -> Decision | Flow:
         try:
             flow = follow()
         except _DecidedError as decided:
@@ -148,16 +152,16 @@ class Following:
 
     # -- outward -----------------------------------------------------------------------------------------------------
 
-    def _onward(self, node: ast.stmt, read: frozenset[str]) -> Decision | Flow:
+    def _follow_from(self, node: ast.stmt, read: frozenset[str]) -> Decision | Flow:
         """From a statement on, through the blocks around it."""
-        return self._outward(self._statement(node), node, read)
+        return self._follow_outward(self._statement(node), node, read)
 
-    def _outward(self, flow: Flow, node: ast.stmt, read: frozenset[str]) -> Decision | Flow:
+    def _follow_outward(self, flow: Flow, node: ast.stmt, read: frozenset[str]) -> Decision | Flow:
         """From the end of a statement on."""
         left = False
         while True:
             if flow.kind == "falls":
-                flow = self._block(self._behind(node))
+                flow = self._block(self._next_statements(node))
             parent = self._syntax.parents.get(node)
             if isinstance(parent, (ast.ExceptHandler, ast.match_case)):
                 parent = self._syntax.parents[parent]
@@ -166,7 +170,7 @@ class Following:
             if not isinstance(parent, ast.stmt) or isinstance(parent, _SCOPES):
                 return self._out_of_function(flow, node)
             if isinstance(parent, ast.Try) and flow.kind == "raise" and node in parent.body:
-                flow = self._handled(parent, flow, node.lineno if flow.made else flow.line, left=left)
+                flow = self._handle_exception(parent, flow, node.lineno if flow.made else flow.line, left=left)
             elif isinstance(parent, _LOOPS) and flow.kind == "raise":
                 left = left or self._trains([parent])
             elif isinstance(parent, _LOOPS) and _goes_over(parent, read) and flow.kind in ("break", "continue"):
@@ -179,7 +183,7 @@ class Following:
                 return self._out_of_loop(flow, parent)
             node = parent
 
-    def _handled(self, node: ast.Try, flow: Flow, line: int, *, left: bool = False) -> Flow:
+    def _handle_exception(self, node: ast.Try, flow: Flow, line: int, *, left: bool = False) -> Flow:
         """What becomes of an exception in a ``try``, at a line of it; `left`: it has left a loop that trains."""
         handler = next((each for each in node.handlers if flow.led and _catches(each, flow)), None)
         if handler is None:
@@ -201,7 +205,7 @@ class Following:
 
     def _out_of_loop(self, flow: Flow, loop: ast.stmt) -> Decision | Flow:
         """A turn of a loop is over; a ``while`` asks again."""
-        test = self.values.of(loop.test) if isinstance(loop, ast.While) and flow.kind == "falls" else UNKNOWN
+        test = self.values.evaluate(loop.test) if isinstance(loop, ast.While) and flow.kind == "falls" else UNKNOWN
         stops = test.known and test.led and not test.value and isinstance(loop, ast.While)
         if not (stops or (flow.led and flow.kind != "falls")):
             # what a function gives may decide in the one that has called it
@@ -214,13 +218,13 @@ class Following:
 
     def _out_of_function(self, flow: Flow, last: ast.stmt) -> Decision | Flow:
         if flow.led and flow.kind == "raise":
-            passes = self._trains(self._below(last.lineno if flow.made else flow.line, last))
+            passes = self._trains(self._statements_below(last.lineno if flow.made else flow.line, last))
             made = flow.made or self._decision("ends", flow.line, exits=flow.exits, raises=flow.raises)
             return made._replace(passes=made.passes or passes)
         if (
             flow.led
             and flow.kind == "return"
-            and (self._gives_no_loss(flow) or self._trains(self._below(flow.line, last)))
+            and (self._gives_no_loss(flow) or self._trains(self._statements_below(flow.line, last)))
         ):
             return self._decision("skips", flow.line)
         return flow
@@ -230,7 +234,7 @@ class Following:
         name = self._place[1].rpartition(".")[2]
         return name in _STEPS and flow.value.known and flow.value.value is None
 
-    def _behind(self, statement: ast.stmt) -> list[ast.stmt]:
+    def _next_statements(self, statement: ast.stmt) -> list[ast.stmt]:
         """The statements behind one in its block."""
         parent: Any = self._syntax.parents[statement]
         for name in ("body", "orelse", "finalbody"):
@@ -239,7 +243,7 @@ class Following:
                 return block[block.index(statement) + 1 :]
         return []
 
-    def _below(self, line: int, last: ast.stmt) -> list[ast.stmt]:
+    def _statements_below(self, line: int, last: ast.stmt) -> list[ast.stmt]:
         """The statements of a function below a line."""
         scope: ast.AST = last
         while not isinstance(scope, _SCOPES):
@@ -257,16 +261,16 @@ class Following:
 
     def _statement(self, node: ast.stmt) -> Flow:
         try:
-            return self._executed(node)
+            return self._execute(node)
         except _RaisedError as error:
             return error.flow
 
-    def _executed(self, node: ast.stmt) -> Flow:
+    def _execute(self, node: ast.stmt) -> Flow:
         match node:
             case ast.If(test=test, body=body, orelse=orelse):
-                return self._branch(node.lineno, self.values.of(test), body, orelse)
+                return self._branch(node.lineno, self.values.evaluate(test), body, orelse)
             case ast.Assert(test=test):
-                found = self.values.of(test)
+                found = self.values.evaluate(test)
                 fails = found.known and found.led and not found.value
                 return Flow("raise", led=True, line=node.lineno, raises="AssertionError") if fails else _FALLS
             case ast.Raise(exc=error):
@@ -276,47 +280,49 @@ class Following:
             case ast.Continue():
                 return Flow("continue", self._led > 0, node.lineno)
             case ast.Return(value=value):
-                found = Value(known=True) if value is None else self.values.of(value)
+                found = Value(known=True) if value is None else self.values.evaluate(value)
                 found = found._replace(led=found.led or self._led > 0)
                 return Flow("return", self._led > 0, node.lineno, found)
-            case ast.Expr(value=ast.Call() as call) if self._led and called(call) in _EXITS:
+            case ast.Expr(value=ast.Call() as call) if self._led and callee_name(call) in _EXITS:
                 return Flow("raise", led=True, line=node.lineno, exits=True)
             case ast.With(body=body) | ast.AsyncWith(body=body):
                 return self._block(body)
             case ast.Try(body=body):
                 flow = self._block(body)
                 line = node.lineno if flow.made else flow.line
-                return self._handled(node, flow, line) if flow.kind == "raise" else flow
+                return self._handle_exception(node, flow, line) if flow.kind == "raise" else flow
             case ast.While(test=test):
-                found = self.values.of(test)
+                found = self.values.evaluate(test)
                 if found.known and found.led and not found.value and self._trains([node]):
                     raise _DecidedError(self._decision("leaves", node.lineno))
                 self.values.forget(node)
-            case ast.For(target=target, iter=over, body=body) if self.values.element(target, self.values.of(over)):
+            case ast.For(target=target, iter=over, body=body) if self.values.element(
+                target, self.values.evaluate(over)
+            ):
                 flow = self._block(body)
                 return flow if flow.kind in ("raise", "return") and flow.led else _FALLS
             case ast.For() | ast.AsyncFor() | ast.Match():
                 self.values.forget(node)
             case _:
-                self._stored(node)
+                self._execute_assignment(node)
         return _FALLS
 
-    def _stored(self, node: ast.stmt) -> None:
+    def _execute_assignment(self, node: ast.stmt) -> None:
         """A statement that gives names values, or only computes."""
         values = self.values
         match node:
             case ast.Assign(targets=targets, value=value):
-                found = values.of(value)
+                found = values.evaluate(value)
                 # what is noted in a branch that was taken for it
                 found = found._replace(led=found.led or self._led > 0)
                 for target in targets:
                     values.store(target, found)
             case ast.AnnAssign(target=target, value=ast.expr() as value):
-                values.store(target, values.of(value))
+                values.store(target, values.evaluate(value))
             case ast.AugAssign(target=target, op=op, value=value):
-                values.store(target, computed(op, values.of(target), values.of(value)))
+                values.store(target, arithmetic_value(op, values.evaluate(target), values.evaluate(value)))
             case ast.Expr(value=value):
-                values.of(value)
+                values.evaluate(value)
             case _:
                 pass
 
@@ -345,14 +351,14 @@ class Following:
         if _trains_itself(statements):
             return True
         for each in (call for statement in statements for call in ast.walk(statement) if isinstance(call, ast.Call)):
-            inside = self._inside(self.values.function(each))
+            inside = self._callee_analysis(self.values.function(each))
             if inside is not None and inside[0]._trains(inside[1].body):
                 return True
         return False
 
-    def _inside(
+    def _callee_analysis(
         self, function: FunctionType | None, call: ast.Call | None = None
-    ) -> tuple[Following, ast.FunctionDef] | None:
+    ) -> tuple[FlowAnalysis, ast.FunctionDef] | None:
         """The statements of a function that is called."""
         if function is None or self._depth >= _MOST_CALLS:
             return None
@@ -362,23 +368,23 @@ class Following:
         if definition is None:
             return None
         place = code.co_filename, code.co_qualname
-        names = {} if call is None else self._given(call, definition)
-        inside = Following(place, syntax, names, function.__globals__, flags=self._flags, depth=self._depth + 1)
+        names = {} if call is None else self._parameter_objects(call, definition)
+        inside = FlowAnalysis(place, syntax, names, function.__globals__, flags=self._flags, depth=self._depth + 1)
         return inside, definition
 
-    def _given(self, call: ast.Call, definition: ast.FunctionDef) -> dict[str, object]:
+    def _parameter_objects(self, call: ast.Call, definition: ast.FunctionDef) -> dict[str, object]:
         """The objects that the parameters of a function stand for."""
         given = {name: self.values.object(value) for name, value in _arguments(call, definition)}
         return {name: value for name, value in given.items() if value is not ABSENT}
 
-    def _called(self, node: ast.Call) -> Value:
+    def _call_value(self, node: ast.Call) -> Value:
         """What a function of the program's gives that the number is handed to; it may decide itself."""
-        found = self._inside(self.values.function(node), node)
+        found = self._callee_analysis(self.values.function(node), node)
         if found is None:
             return LED
         inside, definition = found
         for name, argument in _arguments(node, definition):
-            inside.values.bind(name, self.values.of(argument))
+            inside.values.bind(name, self.values.evaluate(argument))
         flow = inside._block(definition.body)
         self._skipped = self._skipped or inside._skipped
         if flow.kind == "raise" and flow.led:
@@ -393,7 +399,7 @@ def _arguments(call: ast.Call, definition: ast.FunctionDef) -> list[tuple[str, a
     names = [argument.arg for argument in (*definition.args.posonlyargs, *definition.args.args)]
     given = list(call.args)
     if names and names[0] in ("self", "cls"):
-        if definition.name == "__call__" and called(call) != "__call__":
+        if definition.name == "__call__" and callee_name(call) != "__call__":
             given.insert(0, call.func)
         elif isinstance(call.func, ast.Attribute):
             given.insert(0, call.func.value)
@@ -408,7 +414,7 @@ def _behind_line(block: Any, line: int) -> list[ast.stmt]:
 
 def _trains_itself(statements: Iterable[ast.stmt]) -> bool:
     nodes = (node for statement in statements for node in ast.walk(statement))
-    return any(isinstance(node, ast.Call) and called(node) in _TRAINS for node in nodes)
+    return any(isinstance(node, ast.Call) and callee_name(node) in _TRAINS for node in nodes)
 
 
 def _definition(syntax: Syntax, name: str, line: int) -> ast.FunctionDef | None:
@@ -420,7 +426,7 @@ def _definition(syntax: Syntax, name: str, line: int) -> ast.FunctionDef | None:
     return None
 
 
-def raised(made: Decision) -> Flow:
+def raise_flow(made: Decision) -> Flow:
     """The exception that a function has decided to raise."""
     return Flow("raise", led=True, line=made.line, exits=made.exits, raises=made.raises, made=made)
 

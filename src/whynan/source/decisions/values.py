@@ -9,7 +9,7 @@ import math
 import operator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from whynan.source.exported_expressions import called
+from whynan.source.exported_expressions import callee_name
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
@@ -69,24 +69,24 @@ _PLAIN: Final = (int, float, bool, str, type(None))
 ABSENT: Final = object()
 
 
-class _Holding(NamedTuple):
+class _Container(NamedTuple):
     """A container that holds the number."""
 
     number: Value
 
 
-def holding(number: Value) -> Value:
+def container_value(number: Value) -> Value:
     """A list, tuple, set or dict of which one element is known."""
-    return Value(known=False, value=_Holding(number), led=True)
+    return Value(known=False, value=_Container(number), led=True)
 
 
-def of_all(name: str | None, element: Value) -> Value:
+def fold_builtin(name: str | None, element: Value) -> Value:
     """``any``, ``all`` or ``sum`` of numbers of which one is known, where it settles them."""
     settles = {"any": bool(element.value), "all": not element.value, "sum": element.value != element.value}
     return element if element.known and settles.get(name or "", False) else LED
 
 
-def tested(call: ast.Call) -> ast.expr | None:
+def finiteness_test_operand(call: ast.Call) -> ast.expr | None:
     """What a test of finiteness is of: its argument, or the object whose method it is."""
     if call.args:
         return call.args[0]
@@ -119,7 +119,7 @@ class Values:
 
     def equal_to(self, read: ast.expr, value: Value) -> None:
         """Take what is written as a read is for the same number: it is read again, and nothing has changed it."""
-        calls = [called(node) for node in ast.walk(read) if isinstance(node, ast.Call)]
+        calls = [callee_name(node) for node in ast.walk(read) if isinstance(node, ast.Call)]
         if type(value.value) is float and all(name in _SAME for name in calls):
             self._equal[ast.dump(read)] = value
 
@@ -163,7 +163,7 @@ class Values:
             return None
         return found
 
-    def of(self, node: ast.expr) -> Value:
+    def evaluate(self, node: ast.expr) -> Value:
         """What is known of an expression."""
         if id(node) in self._reads:
             return self._reads[id(node)]
@@ -173,56 +173,56 @@ class Values:
             case ast.Constant(value=value):
                 return Value(known=True, value=value)
             case ast.Name() | ast.Attribute() | ast.Subscript():
-                return self._named(node)
+                return self._lookup(node)
             case ast.NamedExpr(target=target, value=value):
-                found = self.of(value)
+                found = self.evaluate(value)
                 self.store(target, found)
                 return found
             case ast.UnaryOp(op=op, operand=operand):
-                return _turned(op, self.of(operand))
+                return _unary_value(op, self.evaluate(operand))
             case ast.BoolOp(op=op, values=values):
-                return self._joined(values, either=isinstance(op, ast.Or))
+                return self._bool_op_value(values, either=isinstance(op, ast.Or))
             case ast.Compare(left=left, ops=ops, comparators=rights):
-                return self._chained([left, *rights], ops)
+                return self._comparison_value([left, *rights], ops)
             case ast.BinOp(left=left, op=op, right=right):
-                return computed(op, self.of(left), self.of(right))
+                return arithmetic_value(op, self.evaluate(left), self.evaluate(right))
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                asked = self.of(test)
-                found = self.of(body if asked.value else orelse) if asked.known else UNKNOWN
+                asked = self.evaluate(test)
+                found = self.evaluate(body if asked.value else orelse) if asked.known else UNKNOWN
                 return found._replace(led=found.led or asked.led)
             case ast.Call():
-                return self._called(node)
+                return self._call_value(node)
             case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
-                return self._held(parts)
+                return self._container_of(parts)
             case ast.Dict(values=parts):
-                return self._held(parts)
+                return self._container_of(parts)
             case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
-                return self._comprehended(node)
+                return self._comprehension_value(node)
             case _:
                 return UNKNOWN
 
     def element(self, target: ast.expr, container: Value) -> bool:
         """Bind the target of a loop to the number that a container holds; whether it holds one."""
-        if not isinstance(container.value, _Holding):
+        if not isinstance(container.value, _Container):
             return False
         # of pairs, as `items` gives them, the second is the number
         last = target.elts[-1] if isinstance(target, ast.Tuple) and target.elts else target
         self.store(last, container.value.number)
         return True
 
-    def _held(self, parts: list[ast.expr]) -> Value:
-        number = next((found for part in parts if (found := self.of(part)).known and found.led), None)
-        return UNKNOWN if number is None else holding(number)
+    def _container_of(self, parts: list[ast.expr]) -> Value:
+        number = next((found for part in parts if (found := self.evaluate(part)).known and found.led), None)
+        return UNKNOWN if number is None else container_value(number)
 
-    def _comprehended(self, node: Comprehension) -> Value:
+    def _comprehension_value(self, node: Comprehension) -> Value:
         """What a comprehension over a container that holds the number holds itself."""
         first = node.generators[0]
-        if not self.element(first.target, self.of(first.iter)):
+        if not self.element(first.target, self.evaluate(first.iter)):
             return UNKNOWN
-        found = self.of(node.value if isinstance(node, ast.DictComp) else node.elt)
-        return holding(found) if found.known and found.led else UNKNOWN
+        found = self.evaluate(node.value if isinstance(node, ast.DictComp) else node.elt)
+        return container_value(found) if found.known and found.led else UNKNOWN
 
-    def _named(self, node: ast.Name | ast.Attribute | ast.Subscript) -> Value:
+    def _lookup(self, node: ast.Name | ast.Attribute | ast.Subscript) -> Value:
         name = ast.unparse(node)
         if name in self._stored:
             return self._stored[name]
@@ -244,9 +244,9 @@ class Values:
             case _:
                 return ABSENT
 
-    def _joined(self, values: list[ast.expr], *, either: bool) -> Value:
+    def _bool_op_value(self, values: list[ast.expr], *, either: bool) -> Value:
         """``or``, which is that of `either` part, and ``and``: one part may settle all."""
-        parts = [self.of(each) for each in values]
+        parts = [self.evaluate(each) for each in values]
         settled = [part for part in parts if part.known and bool(part.value) is either]
         if settled:
             return next((part for part in settled if part.led), settled[0])
@@ -254,28 +254,28 @@ class Values:
             return parts[-1]._replace(led=any(part.led for part in parts))
         return UNKNOWN
 
-    def _chained(self, sides: list[ast.expr], ops: list[ast.cmpop]) -> Value:
-        parts = [self.of(each) for each in sides]
+    def _comparison_value(self, sides: list[ast.expr], ops: list[ast.cmpop]) -> Value:
+        parts = [self.evaluate(each) for each in sides]
         found = [_compared(op, *pair) for op, pair in zip(ops, itertools.pairwise(parts), strict=True)]
         if (fails := next((one for one in found if one.known and not one.value), None)) is not None:
             return fails
         return found[-1]._replace(led=any(one.led for one in found)) if all(one.known for one in found) else UNKNOWN
 
-    def _called(self, node: ast.Call) -> Value:
-        name = called(node)
+    def _call_value(self, node: ast.Call) -> Value:
+        name = callee_name(node)
         if name in TESTS:
-            argument = tested(node)
-            found = UNKNOWN if argument is None else self.of(argument)
+            argument = finiteness_test_operand(node)
+            found = UNKNOWN if argument is None else self.evaluate(argument)
             # of what is already an answer, it is the same one
             is_number = found.known and type(found.value) in (int, float)
             return found._replace(value=TESTS[name](found.value)) if is_number else found
-        given = [self.of(each) for each in (*node.args, *(keyword.value for keyword in node.keywords))]
-        owner = self.of(node.func.value) if isinstance(node.func, ast.Attribute) else UNKNOWN
+        given = [self.evaluate(each) for each in (*node.args, *(keyword.value for keyword in node.keywords))]
+        owner = self.evaluate(node.func.value) if isinstance(node.func, ast.Attribute) else UNKNOWN
         led = next((each for each in (owner, *given) if each.led), None)
         if led is None:
             return UNKNOWN
-        if isinstance(led.value, _Holding):
-            return led if name in _KEPT else of_all(name, led.value.number) if name in SETTLED else LED
+        if isinstance(led.value, _Container):
+            return led if name in _KEPT else fold_builtin(name, led.value.number) if name in SETTLED else LED
         if name == "logical_not" and led.known:
             return led._replace(value=not led.value)
         return led if name in _SAME else self._calls(node)
@@ -304,7 +304,7 @@ def _given_constants(node: ast.AST) -> frozenset[str]:
     return frozenset(constant - other)
 
 
-def computed(op: ast.operator, left: Value, right: Value) -> Value:
+def arithmetic_value(op: ast.operator, left: Value, right: Value) -> Value:
     """A sum or a product: NaN stays NaN, Inf in a sum Inf, whatever is not known of the other side."""
     led = left.led or right.led
     if not led and not (left.known and right.known):
@@ -319,7 +319,7 @@ def computed(op: ast.operator, left: Value, right: Value) -> Value:
     return own if lasts and (own.value != own.value or isinstance(op, (ast.Add, ast.Sub))) else LED
 
 
-def _turned(op: ast.unaryop, value: Value) -> Value:
+def _unary_value(op: ast.unaryop, value: Value) -> Value:
     if value.known and isinstance(op, ast.Not):
         return value._replace(value=not value.value)
     if value.known and isinstance(op, ast.USub) and isinstance(value.value, int | float):

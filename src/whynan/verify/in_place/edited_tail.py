@@ -20,7 +20,7 @@ _Place = tuple[int, int, int | None, int | None]
 _Block = list[ast.stmt]
 
 
-def edited(tail: Tail, before: str, after: str | ast.Module) -> Tail:
+def edit_tail(tail: Tail, before: str, after: str | ast.Module) -> Tail:
     """The tail with the statements that another text of the file has in the places of its own.
 
     Statements are told apart by their position in the first text. What the other text changes in the head of a
@@ -33,10 +33,10 @@ def edited(tail: Tail, before: str, after: str | ast.Module) -> Tail:
     mine, other = _body(old, tail.owner.code), _body_of_same(old, new, tail.owner.code)
     changes = _Changes()
     if isinstance(after, str):
-        changes.of(mine, other)
+        changes.diff_blocks(mine, other)
     else:
-        changes.of_calls(mine, other)
-    statements = changes.applied(copy.deepcopy(list(tail.statements)))
+        changes.diff_calls(mine, other)
+    statements = changes.apply_to(copy.deepcopy(list(tail.statements)))
     return replace(tail, statements=tuple(statements))
 
 
@@ -51,24 +51,24 @@ def _body_of_same(old: ast.Module, new: ast.Module, code: CodeType) -> _Block:
     """The body of the function of the same name in another tree, which may stand on another line."""
     if code.co_name == "<module>":
         return new.body
-    olds, news = _named(old, code.co_qualname), _named(new, code.co_qualname)
+    olds, news = _functions_named(old, code.co_qualname), _functions_named(new, code.co_qualname)
     if len(olds) != len(news):
         raise ValueError(f"{code.co_qualname} is not in both texts")
     lines = [min([node.lineno, *(d.lineno for d in node.decorator_list)]) for node in olds]
     return news[lines.index(code.co_firstlineno)].body
 
 
-def _named(node: ast.AST, qualname: str, prefix: str = "") -> list[ast.FunctionDef]:
+def _functions_named(node: ast.AST, qualname: str, prefix: str = "") -> list[ast.FunctionDef]:
     found: list[ast.FunctionDef] = []
     for child in ast.iter_child_nodes(node):
         match child:
             case ast.ClassDef(name=name):
-                found += _named(child, qualname, f"{prefix}{name}.")
+                found += _functions_named(child, qualname, f"{prefix}{name}.")
             case ast.FunctionDef(name=name):
                 found += [child] if prefix + name == qualname else []
-                found += _named(child, qualname, f"{prefix}{name}.<locals>.")
+                found += _functions_named(child, qualname, f"{prefix}{name}.<locals>.")
             case _:
-                found += _named(child, qualname, prefix)
+                found += _functions_named(child, qualname, prefix)
     return found
 
 
@@ -82,13 +82,13 @@ class _Changes:
         self._lines: dict[_Place, int] = {}
         """By how many lines a statement that stays stands further down."""
 
-    def of(self, old: _Block, new: _Block) -> None:
+    def diff_blocks(self, old: _Block, new: _Block) -> None:
         """Learn how one block differs from another."""
         matcher = difflib.SequenceMatcher(None, [_head(s) for s in old], [_head(s) for s in new], autojunk=False)
         for _, begin, end, begin_new, end_new in matcher.get_opcodes():
             if end - begin == end_new - begin_new:
                 for one, other in zip(old[begin:end], new[begin_new:end_new], strict=True):
-                    self._one(one, other)
+                    self._diff_statements(one, other)
             elif begin < end:
                 for statement in old[begin:end]:
                     self._replace(statement, [])
@@ -98,20 +98,20 @@ class _Changes:
             elif old:
                 self._behind[_place(old[-1])] = new[begin_new:end_new]
 
-    def _one(self, old: ast.stmt, new: ast.stmt) -> None:
+    def _diff_statements(self, old: ast.stmt, new: ast.stmt) -> None:
         if _head(old) != _head(new):
             self._replace(old, [new])
             return
         self._lines[_place(old)] = new.lineno - old.lineno
         for mine, other in zip(_blocks(old), _blocks(new), strict=True):
-            self.of(mine, other)
+            self.diff_blocks(mine, other)
 
-    def of_calls(self, old: _Block, new: _Block) -> None:
+    def diff_calls(self, old: _Block, new: _Block) -> None:
         """Learn where another block, of the same statements at the same places, has calls that it tells by."""
         calls: _Block = []
         rest = iter(old)
         for statement in new:
-            if _tells(statement):
+            if _is_recorder_call(statement):
                 calls.append(statement)
                 continue
             mine = next(rest)
@@ -121,18 +121,18 @@ class _Changes:
             if not _blocks(mine):
                 self._replace(mine, [statement])
             for inner, other in zip(_blocks(mine), _blocks(statement), strict=True):
-                self.of_calls(inner, other)
+                self.diff_calls(inner, other)
 
     def _replace(self, old: ast.stmt, new: _Block) -> None:
         self._instead[_place(old)] = _head(old), new
 
-    def applied(self, block: _Block) -> _Block:
+    def apply_to(self, block: _Block) -> _Block:
         """A block with what takes the place of its statements."""
         made: _Block = []
         for statement in block:
             place = _place(statement)
             for inner in _blocks(statement):
-                inner[:] = self.applied(inner) or [ast.copy_location(ast.Pass(), statement)]
+                inner[:] = self.apply_to(inner) or [ast.copy_location(ast.Pass(), statement)]
             made += copy.deepcopy(self._ahead.get(place, []))
             _move(statement, self._lines.get(place, 0))
             head, instead = self._instead.get(place, ("", []))
@@ -158,7 +158,7 @@ def _place(statement: ast.stmt) -> _Place:
     return line, column, end_line, end_column
 
 
-def _tells(statement: ast.stmt) -> bool:
+def _is_recorder_call(statement: ast.stmt) -> bool:
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Name(id=name))):
             return name == TELL

@@ -54,7 +54,7 @@ class Instrumented:
     chains: tuple[Chain, ...]
 
 
-def instrumented(text: str, line: int) -> Instrumented:
+def instrument_function(text: str, line: int) -> Instrumented:
     """The syntax of a text with the calls in the innermost function at a line; every position is as it was.
 
     A place is before each statement of the function, and in its lambdas and comprehensions before what they give. What
@@ -65,7 +65,7 @@ def instrumented(text: str, line: int) -> Instrumented:
         SyntaxError: for a text that is no Python.
     """
     tree = ast.parse(text)
-    path = _around(tree, line)
+    path = _enclosing_scopes(tree, line)
     names = [node.name for node in path]
     function = path[-1] if path and isinstance(path[-1], _Function) else None
     if path and function is None:
@@ -73,7 +73,7 @@ def instrumented(text: str, line: int) -> Instrumented:
         names = []
     classes = [node.name for node in path if isinstance(node, ast.ClassDef)]
     held = function or tree
-    if inward := sorted({n.id for n in _own(held) if isinstance(n, ast.Name)} & _INWARD):
+    if inward := sorted({n.id for n in _scope_nodes(held) if isinstance(n, ast.Name)} & _INWARD):
         raise UsageError(
             f"{'.'.join(names) or 'the module'} calls {inward[0]}(), so its names cannot be read unnoticed",
             "call the function that holds the expression from one that does not",
@@ -84,7 +84,7 @@ def instrumented(text: str, line: int) -> Instrumented:
     return Instrumented(tree, ".".join(names) or None, tuple(adder.lines), tuple(adder.expressions), chains)
 
 
-def instrumented_all(text: str, lines: Sequence[int]) -> tuple[ast.Module, list[Instrumented]]:
+def instrument_functions(text: str, lines: Sequence[int]) -> tuple[ast.Module, list[Instrumented]]:
     """The syntax of a text with the calls in each function at one of some lines, and what each function tells.
 
     The names that the second function calls end with ``_1``, those of the third with ``_2``, and so on. A function that
@@ -95,16 +95,16 @@ def instrumented_all(text: str, lines: Sequence[int]) -> tuple[ast.Module, list[
     """
     tree = ast.parse(text)
     # the outer first: what is put into it may be instrumented too
-    at = sorted(lines, key=lambda line: len(_around(tree, line)))
+    at = sorted(lines, key=lambda line: len(_enclosing_scopes(tree, line)))
     made: list[Instrumented] = []
     for line in at:
         try:
-            one = instrumented(text, line)
+            one = instrument_function(text, line)
         except UsageError:
             continue
         if any(one.function == other.function and one.lines == other.lines for other in made):
             continue
-        held, own = _held(tree, line), _held(one.tree, line)
+        held, own = _innermost_function(tree, line), _innermost_function(one.tree, line)
         held.body[:] = own.body
         _rename(held, len(made))
         made.append(one)
@@ -117,8 +117,8 @@ def every_function(text: str) -> list[int]:
     return [1, *(node.body[0].lineno for node in ast.walk(tree) if isinstance(node, _Function))]
 
 
-def _held(tree: ast.Module, line: int) -> _Function | ast.Module:
-    path = _around(tree, line)
+def _innermost_function(tree: ast.Module, line: int) -> _Function | ast.Module:
+    path = _enclosing_scopes(tree, line)
     return path[-1] if path and isinstance(path[-1], _Function) else tree
 
 
@@ -128,7 +128,7 @@ def _rename(held: _Function | ast.Module, number: int) -> None:
             node.id = f"{node.id}_{number}"
 
 
-def _around(tree: ast.Module, line: int) -> list[_Function | ast.ClassDef]:
+def _enclosing_scopes(tree: ast.Module, line: int) -> list[_Function | ast.ClassDef]:
     """The functions and classes that a line stands in, the outermost first."""
     found: list[_Function | ast.ClassDef] = []
     for node in ast.walk(tree):
@@ -139,16 +139,16 @@ def _around(tree: ast.Module, line: int) -> list[_Function | ast.ClassDef]:
     return sorted(found, key=lambda node: (node.lineno, -(node.end_lineno or 0)))
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
+def _scope_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """What stands in a function or module, without the functions and classes in it."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, _Function | ast.ClassDef):
             yield child
-            yield from _own(child)
+            yield from _scope_nodes(child)
 
 
 def _chains(held: _Function | ast.Module, cls: str | None) -> Iterator[Chain]:
-    for node in _own(held):
+    for node in _scope_nodes(held):
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             written: list[str] = []
             inner: ast.expr = node

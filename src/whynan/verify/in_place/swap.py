@@ -105,7 +105,7 @@ class Swap:
 
 
 @contextmanager
-def swapped(path: str, before: str, after: str | ast.Module) -> Generator[Swap]:
+def swap_code(path: str, before: str, after: str | ast.Module) -> Generator[Swap]:
     """Every function that was made from one text of a file runs as another text of it says, while the block runs.
 
     A function is known by the file, name, line and content of its code, and found wherever it is held: decorated, in a
@@ -126,28 +126,28 @@ def swapped(path: str, before: str, after: str | ast.Module) -> Generator[Swap]:
     everything = list(pairs(old, new))
     paired = [pair for pair in everything if pair.new is None or pair.old != pair.new]
     with ExitStack() as stack:
-        found = _Found(path, paired, {pair.old for pair in everything})
+        found = _LiveCode(path, paired, {pair.old for pair in everything})
         for name in {filename, *found.filenames} if isinstance(after, str) else ():
-            stack.enter_context(_lines(name, str(after)))
+            stack.enter_context(_replace_linecache(name, str(after)))
         for names in found.namespaces:
-            stack.enter_context(_bound(names, _imports(before, after), filename))
+            stack.enter_context(_bind_imports(names, _imports(before, after), filename))
         swap = _swap(found, paired, stack)
         for cached in found.cached:
             _uncache(cached, stack)
         yield swap
 
 
-def _swap(found: _Found, paired: list[Pair], stack: ExitStack) -> Swap:
+def _swap(found: _LiveCode, paired: list[Pair], stack: ExitStack) -> Swap:
     left: list[str] = []
     number = 0
-    stack.callback(_put_back, paired)
+    stack.callback(_restore_new_functions, paired)
     for pair, functions in zip(paired, found.functions, strict=True):
         reasons: list[str] = []
         for function in functions:
             why = _refusal(function, pair.new)
             if why is None and pair.new is not None:
                 stack.callback(setattr, function, "__code__", function.__code__)
-                function.__code__ = _named(pair.new, function.__code__.co_filename)
+                function.__code__ = _with_filename(pair.new, function.__code__.co_filename)
                 number += 1
             elif why is not None:
                 reasons.append(why)
@@ -158,7 +158,7 @@ def _swap(found: _Found, paired: list[Pair], stack: ExitStack) -> Swap:
         if not functions and not reasons and _is_function(pair.old):
             reasons.append(_NOBODY)
         if pair.is_changed:
-            left += [f"{_shown(pair.old)}: {reason}" for reason in dict.fromkeys(reasons)]
+            left += [f"{_code_label(pair.old)}: {reason}" for reason in dict.fromkeys(reasons)]
     return Swap(number, tuple(left))
 
 
@@ -172,7 +172,7 @@ def _refusal(function: FunctionType, new: CodeType | None) -> str | None:
     return _CAPTURED.format(", ".join(needed))
 
 
-class _Found:
+class _LiveCode:
     """What the process holds of a file's code."""
 
     def __init__(self, path: str, paired: list[Pair], known: set[CodeType]) -> None:
@@ -195,7 +195,7 @@ class _Found:
 
         for frame in _frames():
             if is_ours(frame.f_code):
-                self._see(frame.f_globals)
+                self._add_namespace(frame.f_globals)
                 if frame.f_code in numbers:
                     self.running.add(frame.f_code)
         for thing in gc.get_objects():
@@ -205,7 +205,7 @@ class _Found:
                 code = function.__code__
                 if not is_ours(code):
                     continue
-                self._see(function.__globals__)
+                self._add_namespace(function.__globals__)
                 if code in numbers:
                     self.functions[numbers[code]].append(function)
                 elif code.co_qualname in names and code not in known:
@@ -218,7 +218,7 @@ class _Found:
                     self.running.add(code)
         self.cached = [c for c in cached if (code := _code_of(c)) is not None and is_ours(code)]
 
-    def _see(self, namespace: dict[str, Any]) -> None:
+    def _add_namespace(self, namespace: dict[str, Any]) -> None:
         if not any(namespace is known for known in self.namespaces):
             self.namespaces.append(namespace)
 
@@ -235,14 +235,14 @@ def _frames() -> Iterator[Any]:
             innermost = innermost.f_back
 
 
-def _put_back(paired: list[Pair]) -> None:
+def _restore_new_functions(paired: list[Pair]) -> None:
     """Give functions that were made meanwhile the code that they would have been made with."""
     olds = {pair.new: pair.old for pair in paired if pair.new is not None}
     for thing in gc.get_objects():
         if type(thing) is FunctionType and (old := olds.get(thing.__code__)) is not None:
             code = thing.__code__
             if code.co_qualname == old.co_qualname and code.co_freevars == old.co_freevars:
-                thing.__code__ = _named(old, code.co_filename)
+                thing.__code__ = _with_filename(old, code.co_filename)
 
 
 def _code_of(cached: Any) -> CodeType | None:
@@ -271,10 +271,10 @@ def _owner(names: dict[Any, Any]) -> type | None:
     """The class whose attributes a dictionary holds."""
     if "__module__" not in names:
         return None
-    return next((h for h in gc.get_referrers(names) if isinstance(h, type) and _is_of(names, h)), None)
+    return next((h for h in gc.get_referrers(names) if isinstance(h, type) and _is_class_namespace(names, h)), None)
 
 
-def _is_of(names: dict[Any, Any], owner: type) -> bool:
+def _is_class_namespace(names: dict[Any, Any], owner: type) -> bool:
     held = vars(owner)
     return len(held) == len(names) and all(held.get(name) is value for name, value in names.items())
 
@@ -288,7 +288,7 @@ def _imports(before: str, after: str | ast.Module) -> list[ast.stmt]:
 
 
 @contextmanager
-def _bound(namespace: dict[str, Any], imports: list[ast.stmt], filename: str) -> Generator[None]:
+def _bind_imports(namespace: dict[str, Any], imports: list[ast.stmt], filename: str) -> Generator[None]:
     if not imports:
         yield
         return
@@ -309,7 +309,7 @@ def _bound(namespace: dict[str, Any], imports: list[ast.stmt], filename: str) ->
 
 
 @contextmanager
-def _lines(filename: str, text: str) -> Generator[None]:
+def _replace_linecache(filename: str, text: str) -> Generator[None]:
     """Have the lines of a file be those of a text, for tracebacks and for sites."""
     cache = cast("dict[str, Any]", linecache.cache)
     held = cache.get(filename)
@@ -329,11 +329,11 @@ def _compiled(text: str | ast.Module, filename: str) -> CodeType:
         return compile(text, filename, "exec", dont_inherit=True)
 
 
-def _named(code: CodeType, filename: str) -> CodeType:
+def _with_filename(code: CodeType, filename: str) -> CodeType:
     """Code as it is in a file of another name."""
     if code.co_filename == filename:
         return code
-    constants = tuple(_named(c, filename) if isinstance(c, CodeType) else c for c in code.co_consts)
+    constants = tuple(_with_filename(c, filename) if isinstance(c, CodeType) else c for c in code.co_consts)
     return code.replace(co_filename=filename, co_consts=constants)
 
 
@@ -358,5 +358,5 @@ def _is_function(code: CodeType) -> bool:
     return bool(code.co_flags & 2) and "<" not in code.co_qualname
 
 
-def _shown(code: CodeType) -> str:
+def _code_label(code: CodeType) -> str:
     return "the top of the module" if code.co_name == "<module>" else code.co_qualname.replace("<locals>.", "")

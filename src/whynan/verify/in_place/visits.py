@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from whynan.faults import report_internal_error
-from whynan.verify.in_place.instrument import SHOW, TELL, instrumented, instrumented_all
-from whynan.verify.in_place.swap import swapped
+from whynan.verify.in_place.instrument import SHOW, TELL, instrument_function, instrument_functions
+from whynan.verify.in_place.swap import swap_code
 
 if TYPE_CHECKING:
     import ast
@@ -80,7 +80,7 @@ _MISSING: Final = object()
 
 
 @dataclass(eq=False)
-class _Kept:
+class _StoredVisit:
     """A visit that may still learn what the expressions behind it give; ``stays``: whatever else is let go of."""
 
     line: int
@@ -97,9 +97,9 @@ class Recorder:
         self._sha256 = hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
         self._function = function
         self._memory = memory
-        self._kept: list[_Kept] = []
-        self._recent: dict[int, list[_Kept]] = {}
-        self._latest: dict[int, deque[_Kept]] = {}
+        self._kept: list[_StoredVisit] = []
+        self._recent: dict[int, list[_StoredVisit]] = {}
+        self._latest: dict[int, deque[_StoredVisit]] = {}
         self._bad: dict[int, frozenset[str]] = {}
         self._seen: Counter[int] = Counter()
         self._held: Counter[int] = Counter()
@@ -151,20 +151,20 @@ class Recorder:
             # it would hold what the function lets go of
             frame.f_locals.clear()
         self._seen[place] += 1
-        visit = _Kept(self._function.lines[place], self._seen[place] <= _FIRST_KEPT, {}, set())
+        visit = _StoredVisit(self._function.lines[place], self._seen[place] <= _FIRST_KEPT, {}, set())
         alive: dict[int, Tensor] = {}
-        with _unseen():
+        with _without_torch_modes():
             for chain in self._function.chains:
-                self._add(visit, ".".join(chain.written), resolved(chain, names, frame.f_globals), alive)
+                self._add(visit, ".".join(chain.written), resolve_chain(chain, names, frame.f_globals), alive)
             self._mark(place, visit)
         self._hold(visit)
         self._kept.append(visit)
         if place == 0 or len(self._recent) > _RECENT:
             self._recent.pop(id(frame), None) if place == 0 else self._recent.clear()
         self._recent.setdefault(id(frame), []).append(visit)
-        self._bound()
+        self._evict_visits()
 
-    def _mark(self, place: int, visit: _Kept) -> None:
+    def _mark(self, place: int, visit: _StoredVisit) -> None:
         """Keep for good what a place was visited with before bad numbers of another kind came in."""
         latest = self._latest.setdefault(place, deque(maxlen=_KEPT_BEFORE_BAD))
         known = self._bad.get(place, frozenset())
@@ -182,12 +182,12 @@ class Recorder:
         alive: dict[int, Tensor] = {}
         for visit in lacking:
             self._release(visit)
-            with _unseen():
+            with _without_torch_modes():
                 self._add(visit, text, value, alive)
             self._hold(visit)
-        self._bound()
+        self._evict_visits()
 
-    def _add(self, visit: _Kept, text: str, value: Any, alive: dict[int, Tensor]) -> None:
+    def _add(self, visit: _StoredVisit, text: str, value: Any, alive: dict[int, Tensor]) -> None:
         kept = self._copy(text, value, alive)
         if kept is not _MISSING:
             visit.values[text] = kept
@@ -208,9 +208,9 @@ class Recorder:
                 return _MISSING
             return entries if type(value) is list else tuple(entries)
         tensor: Any = value
-        return self._copied(name, tensor, alive) if _is_plain_tensor(tensor) else _MISSING
+        return self._copy_tensor(name, tensor, alive) if _is_plain_tensor(tensor) else _MISSING
 
-    def _copied(self, name: str, tensor: Tensor, alive: dict[int, Tensor]) -> Tensor:
+    def _copy_tensor(self, name: str, tensor: Tensor, alive: dict[int, Tensor]) -> Tensor:
         known = alive.get(id(tensor))
         if known is None:
             last = self._last.get(name)
@@ -219,19 +219,19 @@ class Recorder:
         self._last[name] = known
         return known
 
-    def _hold(self, visit: _Kept) -> None:
+    def _hold(self, visit: _StoredVisit) -> None:
         for tensor in tensors_in(visit.values):
             self._held[id(tensor)] += 1
             self._bytes += _size_of(tensor) if self._held[id(tensor)] == 1 else 0
 
-    def _release(self, visit: _Kept) -> None:
+    def _release(self, visit: _StoredVisit) -> None:
         for tensor in tensors_in(visit.values):
             self._held[id(tensor)] -= 1
             if not self._held[id(tensor)]:
                 del self._held[id(tensor)]
                 self._bytes -= _size_of(tensor)
 
-    def _bound(self) -> None:
+    def _evict_visits(self) -> None:
         """Let go of the oldest visits that are not among the first of their places; of the latest where all are."""
         while self._kept and (self._bytes > self._memory or len(self._kept) > _MOST_VISITS):
             numbered = enumerate(self._kept[:-1])
@@ -244,7 +244,7 @@ class Recorder:
 
 
 @contextmanager
-def _unseen() -> Generator[None]:
+def _without_torch_modes() -> Generator[None]:
     """What is done meanwhile is nothing that a mode of the program's sees, or that is differentiated."""
     import torch
 
@@ -258,7 +258,7 @@ def _unseen() -> Generator[None]:
 
 
 @contextmanager
-def visiting(path: str, text: str, line: int, *, memory: int = MEMORY) -> Generator[tuple[Recorder, Swap]]:
+def record_visits(path: str, text: str, line: int, *, memory: int = MEMORY) -> Generator[tuple[Recorder, Swap]]:
     """Record the visits of the innermost function at a line of a file, while the block runs it.
 
     Nothing of the program is another than without: values, random numbers, aliases, gradients, positions. Attributes
@@ -274,14 +274,14 @@ def visiting(path: str, text: str, line: int, *, memory: int = MEMORY) -> Genera
         UsageError: for a function that looks at its own names as a whole.
         SyntaxError: for a text that is no Python.
     """
-    function = instrumented(text, line)
+    function = instrument_function(text, line)
     recorder = Recorder(path, text, function, memory)
-    with swapped(path, text, function.tree) as swap, telling(recorder):
+    with swap_code(path, text, function.tree) as swap, install_recorder(recorder):
         yield recorder, swap
 
 
 @contextmanager
-def telling(recorder: Recorder) -> Generator[None]:
+def install_recorder(recorder: Recorder) -> Generator[None]:
     """Have the calls in an instrumented text tell a recorder, while the block runs."""
     names = {TELL: recorder.tell, SHOW: recorder.show}
     held = {name: vars(builtins)[name] for name in names if name in vars(builtins)}
@@ -296,18 +296,18 @@ def telling(recorder: Recorder) -> Generator[None]:
             setattr(builtins, name, function)
 
 
-class Listening:
+class ProcessRecorders:
     """The recorders of some functions of one text, told for as long as the process lives once ``begin`` was called.
 
     Until then nobody listens, for torch may not be loaded yet.
     """
 
     def __init__(self, path: str, text: str, lines: Sequence[int]) -> None:
-        self.tree, made = instrumented_all(text, lines)
+        self.tree, made = instrument_functions(text, lines)
         self.recorders = [Recorder(path, text, one) for one in made]
         for number in range(len(made)):
-            setattr(builtins, _numbered(TELL, number), _unheard)
-            setattr(builtins, _numbered(SHOW, number), _given)
+            setattr(builtins, _numbered(TELL, number), _ignore_visit)
+            setattr(builtins, _numbered(SHOW, number), _return_unrecorded)
 
     def begin(self) -> None:
         """Record from here on."""
@@ -320,16 +320,16 @@ def _numbered(name: str, number: int) -> str:
     return f"{name}_{number}" if number else name
 
 
-def _unheard(place: int) -> None:
+def _ignore_visit(place: int) -> None:
     del place
 
 
-def _given(number: int, value: Any) -> Any:
+def _return_unrecorded(number: int, value: Any) -> Any:
     del number
     return value
 
 
-def resolved(chain: Chain, names: Mapping[str, Any], module: Mapping[str, Any]) -> Any:
+def resolve_chain(chain: Chain, names: Mapping[str, Any], module: Mapping[str, Any]) -> Any:
     """What a chain is in a frame, without running any code of the program's; ``_MISSING`` where that is not known."""
     first = chain.kept[0]
     value = names[first] if first in names else module.get(first, _MISSING)

@@ -10,11 +10,11 @@ import numpy as np
 
 from whynan.records.report import FixVerdict
 from whynan.verify.onnx_program.program import GraphProgram, angle_of
-from whynan.verify.onnx_program.regions import Region, behind, captured_in, changed, inlined
+from whynan.verify.onnx_program.regions import Region, captured_in, changed_region, inline_functions, upstream_values
 from whynan.verify.onnx_program.run import Engines, Unrunnable, part
 from whynan.verify.sampling import captured_samples
 from whynan.verify.verdict import Judgement, Question, RejectedError
-from whynan.verify.wording import invented
+from whynan.verify.wording import invented_value_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,62 +70,62 @@ class _Repair:
         self, original: onnx.ModelProto, repaired: onnx.ModelProto, engines: Engines, others: int, asked: Question
     ) -> None:
         self.original, self.repaired = original, repaired
-        self.before, self.after = inlined(original), inlined(repaired)
+        self.before, self.after = inline_functions(original), inline_functions(repaired)
         self.engines, self.others, self.asked = engines, others, asked
         self.damaging = bool(asked.silent)
         self.remains = 0
 
     def verdict(self, feeds: Sequence[Mapping[str, Any]]) -> FixVerdict:
         """The verdict on the whole model, then on the part that was changed; raises the reason where it is rejected."""
-        before = self.engines.opened(self.original, optimised=True)
+        before = self.engines.open_model(self.original, optimised=True)
         was = [before.run(feed) for feed in feeds]
         failing = [i for i, found in enumerate(was) if _bad(found)]
         if not failing and not self.damaging:
             return FixVerdict(status="unverified", why="what was captured does not fail by itself")
-        self._cured([feeds[i] for i in failing], [was[i] for i in failing])
+        self._check_cured([feeds[i] for i in failing], [was[i] for i in failing])
         for i, found in enumerate(was):
             if i not in failing:
-                self._unspoilt(feeds[i], found)
+                self._check_healthy_feed(feeds[i], found)
         region = self._region()
         if region is None:
             return FixVerdict(
                 status="unverified", forward_finite=True, why="no single part of one graph holds all that was changed"
             )
-        return self._judged(region, feeds)
+        return self._judge_region(region, feeds)
 
-    def _judged(self, region: Region, feeds: Sequence[Mapping[str, Any]]) -> FixVerdict:
-        region, known = self._captured(region, feeds)
+    def _judge_region(self, region: Region, feeds: Sequence[Mapping[str, Any]]) -> FixVerdict:
+        region, known = self._capture_inputs(region, feeds)
         judgement = Judgement(*self._parts(region, known[0]), self.asked)
         judgement.forward = True
         try:
             found = judgement.verdict(captured_samples(known))
             if judgement.near.made_up is not None:
-                raise RejectedError(invented(judgement.near.made_up))
+                raise RejectedError(invented_value_text(judgement.near.made_up))
             self._look_upwards(region, feeds)
         except RejectedError as reason:
-            return judgement.told("rejected", str(reason))
+            return judgement.fix_verdict("rejected", str(reason))
         remains = f"; {self.remains:,} elements of the outputs remain bad for another reason" if self.remains else ""
         return found.model_copy(update={"why": found.why + remains}) if found.status == "verified" else found
 
     def _region(self) -> Region | None:
         """What was changed, with what follows on it; of an angle nothing does, whose every value is defined."""
-        alone = changed(self.before, self.after, follow=False)
+        alone = changed_region(self.before, self.after, follow=False)
         if alone is not None and angle_of(self.before, alone) is not None:
             return alone
-        return changed(self.before, self.after)
+        return changed_region(self.before, self.after)
 
-    def _cured(self, feeds: Sequence[Mapping[str, Any]], was: Sequence[Mapping[str, Any]]) -> None:
+    def _check_cured(self, feeds: Sequence[Mapping[str, Any]], was: Sequence[Mapping[str, Any]]) -> None:
         """Raises where the failing inputs still fail, on the graph as it is written or as it is optimised."""
         for optimised in (False, True) if self.engines.engine == "onnxruntime" else (False,):
             try:
-                opened = self.engines.opened(self.repaired, optimised=optimised)
+                opened = self.engines.open_model(self.repaired, optimised=optimised)
                 found = [opened.run(feed) for feed in feeds]
             except Unrunnable as error:
                 raise RejectedError(f"cannot be run: {error}") from error
             for old, new in zip(was, found, strict=True):
-                self._finite(old, new)
+                self._check_outputs(old, new)
 
-    def _finite(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+    def _check_outputs(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         for name, value in old.items():
             if name not in new:
                 raise RejectedError(f"has no output {name}")
@@ -139,16 +139,18 @@ class _Repair:
             raise RejectedError(f"{_count(new[name]):,} of {new[name].size:,} elements of {name} are still NaN or Inf")
         self.remains = max(self.remains, left)
 
-    def _unspoilt(self, feed: Mapping[str, Any], old: Mapping[str, Any]) -> None:
+    def _check_healthy_feed(self, feed: Mapping[str, Any], old: Mapping[str, Any]) -> None:
         try:
-            new = self.engines.opened(self.repaired, optimised=True).run(feed)
+            new = self.engines.open_model(self.repaired, optimised=True).run(feed)
         except Unrunnable as error:
             raise RejectedError(f"cannot be run on healthy inputs: {error}") from error
         if spoilt := _bad(new):
             total = sum(value.size for value in old.values())
             raise RejectedError(f"{spoilt:,} of {total:,} elements of a healthy input become NaN or Inf")
 
-    def _captured(self, region: Region, feeds: Sequence[Mapping[str, Any]]) -> tuple[Region, list[dict[str, Any]]]:
+    def _capture_inputs(
+        self, region: Region, feeds: Sequence[Mapping[str, Any]]
+    ) -> tuple[Region, list[dict[str, Any]]]:
         """What the part reads; where that is bad already, so that the truth is lost before, a part that makes it."""
         made: frozenset[str] = frozenset()
         known: list[dict[str, Any]] = []
@@ -157,7 +159,7 @@ class _Repair:
             if not known:
                 raise Unrunnable("what the changed part reads could not be captured")
             bad = {name for values in known for name, value in values.items() if _count(value)}
-            wider = changed(self.before, self.after, made=made | bad) if bad - made else None
+            wider = changed_region(self.before, self.after, made=made | bad) if bad - made else None
             if wider is None or wider == region:
                 break
             made, region = made | bad, wider
@@ -168,8 +170,8 @@ class _Repair:
 
         The logarithm of a 0 to which a softmax has underflowed is no pole, and sin(x) / x has a limit at 0.
         """
-        made = frozenset[str]() if region.way else behind(self.before, region)
-        wider = changed(self.before, self.after, made=made) if made else None
+        made = frozenset[str]() if region.way else upstream_values(self.before, region)
+        wider = changed_region(self.before, self.after, made=made) if made else None
         if wider is None or wider == region:
             return
         known = captured_in(self.before, wider, feeds, self.engines)
@@ -181,7 +183,7 @@ class _Repair:
         try:
             before = part(self.original, region.before, inputs, region.outputs, region.constants)
             after = part(self.repaired, region.after, inputs, region.outputs, region.constants)
-            opened = [self.engines.opened(model, optimised=True) for model in (before, after)]
+            opened = [self.engines.open_model(model, optimised=True) for model in (before, after)]
         except Unrunnable as error:
             raise Unrunnable(f"the changed part by itself: {error}") from error
         is_angle = angle_of(self.original, region) is not None

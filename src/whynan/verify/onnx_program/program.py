@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from whynan.verify.cases import Case
     from whynan.verify.onnx_program.regions import Region
-    from whynan.verify.onnx_program.run import Opened
+    from whynan.verify.onnx_program.run import OpenModel
 
     _Cut = tuple[dict[str, Any], list[Any]]
     """Smaller inputs, and of each output where their elements stand in the large one laid out flat."""
@@ -39,7 +39,7 @@ class GraphProgram:
     model: onnx.ModelProto
     region: Region
     engines: Engines
-    opened: Opened
+    opened: OpenModel
     is_angle: bool = False
     dtypes: tuple[str, ...] = ()
 
@@ -53,7 +53,7 @@ class GraphProgram:
         found = self.opened.run(arguments)
         return Outcome(tuple(found[name] for name in self.region.outputs))
 
-    def exact(self, arguments: Mapping[str, Any], needs_grad: frozenset[str] = frozenset()) -> Program:  # noqa: ARG002
+    def oracle_program(self, arguments: Mapping[str, Any], needs_grad: frozenset[str] = frozenset()) -> Program:  # noqa: ARG002
         """The nodes as steps for the oracle; an exporter's ``atan2`` as the angle that it stands for."""
         try:
             program = program_of(self.model, self.region, arguments, self.engines)
@@ -66,7 +66,7 @@ class GraphProgram:
         last = next(step for step in program.steps if program.outputs[0] in step.outputs)
         return replace(program, steps=(replace(last, op="Atan2", arguments=angle),))
 
-    def smaller(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
+    def shrink_case(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
         """The elements in question by themselves, or their rows, where the region gives the same bits for them."""
         inputs: Mapping[str, Any] = case.sample.arguments
         masks = [disputed(old, new[name], dtype) | ~np.isfinite(old) for name, (old, dtype) in case.old.items()]
@@ -98,7 +98,7 @@ def program_of(model: onnx.ModelProto, region: Region, inputs: Mapping[str, Any]
     nodes = [node for node in region.before if node.op_type != "Constant"]
     written = [name for node in nodes for name in node.output if name]
     whole = part(model, region.before, inputs, written, region.constants)
-    values = engines.opened(whole).run(inputs)
+    values = engines.open_model(whole).run(inputs)
     home = engines.folder or ""
     constants = {tensor.name: numpy_helper.to_array(tensor, home) for tensor in region.constants}
     for node in region.before:

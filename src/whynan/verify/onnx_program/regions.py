@@ -11,7 +11,7 @@ import numpy as np
 import onnx
 from onnx import inliner
 
-from whynan.capture.onnx.engine import EngineSettings, opened
+from whynan.capture.onnx.engine import EngineSettings, open_engine
 from whynan.capture.onnx.execution import RunError
 from whynan.models.onnx.model import bodies, nodes_of
 from whynan.ops.table import ONNX
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
-    from whynan.capture.onnx.execution import Alone, Node, Value
+    from whynan.capture.onnx.execution import Node, SingleNodeRunner, Value
 
 
 # -- The part of a graph that a repair has changed: nodes before and after, and the values between them and the rest
@@ -48,12 +48,12 @@ class Region:
     constants: tuple[TensorProto, ...]
 
 
-def inlined(model: ModelProto) -> ModelProto:
+def inline_functions(model: ModelProto) -> ModelProto:
     """A model whose local functions are opened up, so that what they do stands in its graph."""
     return inliner.inline_local_functions(model) if model.functions else model
 
 
-def changed(
+def changed_region(
     original: ModelProto, repaired: ModelProto, *, follow: bool = True, made: frozenset[str] = frozenset()
 ) -> Region | None:
     """The part that a repair has changed; None where nothing is, or where no single part of one graph is.
@@ -62,10 +62,10 @@ def changed(
     infinity may be made harmless, and a number beyond the range of its dtype come back into it. What writes the values
     ``made`` belongs to it too.
     """
-    return _Finder(follow, made).changed(original.graph, repaired.graph, (), ())
+    return _Finder(follow, made).find_region(original.graph, repaired.graph, (), ())
 
 
-def behind(model: ModelProto, region: Region) -> frozenset[str]:
+def upstream_values(model: ModelProto, region: Region) -> frozenset[str]:
     """What the inputs of a part in the main graph are computed of, a few nodes back: the values on the way."""
     makers = {name: node for node in model.graph.node for name in node.output}
     found: set[str] = set()
@@ -84,7 +84,7 @@ class _Finder:
         self._follow = follow
         self._made = made
 
-    def changed(
+    def find_region(
         self, before: GraphProto, after: GraphProto, way: tuple[tuple[str, str], ...], around: tuple[TensorProto, ...]
     ) -> Region | None:
         """The part that differs between two graphs."""
@@ -97,13 +97,13 @@ class _Finder:
         come = [node for key, node in new.items() if key not in old]
         constants = (*around, *before.initializer, *(one for one in after.initializer if one.name not in held))
         if len(gone) == len(come) == 1 and gone[0].op_type == come[0].op_type and list(bodies(gone[0])):
-            return self._within(gone[0], come[0], way, constants)
+            return self._region_in_body(gone[0], come[0], way, constants)
         if differing or (not gone and not come):
             # one name would be two constants
             return None
         return self._region(before, after, gone, come, way, constants)
 
-    def _within(
+    def _region_in_body(
         self, gone: NodeProto, come: NodeProto, way: tuple[tuple[str, str], ...], around: tuple[TensorProto, ...]
     ) -> Region | None:
         """The change in the body of a node, if it is in one of them."""
@@ -112,7 +112,7 @@ class _Finder:
         for attribute in gone.attribute:
             other = others.get(attribute.name)
             if attribute.type == onnx.AttributeProto.GRAPH and other is not None:
-                region = self.changed(attribute.g, other.g, (*way, (gone.output[0], attribute.name)), around)
+                region = self.find_region(attribute.g, other.g, (*way, (gone.output[0], attribute.name)), around)
                 if region is not None:
                     found.append(region)
         return found[0] if len(found) == 1 else None
@@ -127,24 +127,24 @@ class _Finder:
         constants: tuple[TensorProto, ...],
     ) -> Region | None:
         names = {tensor.name for tensor in constants} | _constant_values(before) | _constant_values(after)
-        old = _closed(before, [*gone, *self._makers(before, gone)], names)
-        new = _closed(after, [*come, *self._makers(after, come)], names)
-        written = _written(old) & _written(new) if old and new else _written(old) | _written(new)
+        old = _path_closure(before, [*gone, *self._makers(before, gone)], names)
+        new = _path_closure(after, [*come, *self._makers(after, come)], names)
+        written = _output_names(old) & _output_names(new) if old and new else _output_names(old) | _output_names(new)
         unchanged = [node for node in before.node if not _is_in(node, gone)]
-        read = _read(old) | _read(new)
-        followed = _followed(unchanged, written, names, read) if self._follow else []
+        read = _input_names(old) | _input_names(new)
+        followed = _downstream_nodes(unchanged, written, names, read) if self._follow else []
         old, new = _in_order(before, [*old, *followed]), _in_order(after, [*new, *followed])
         inputs = [name for name in _free([*old, *new], names) if name]
-        outputs = [name for name in _outputs(before, old) if name in _written(new)]
+        outputs = [name for name in _outputs(before, old) if name in _output_names(new)]
         if not outputs:
             return None
-        used = _read(old) | _read(new)
+        used = _input_names(old) | _input_names(new)
         made = [node for node in (*before.node, *after.node) if node.op_type == "Constant" and set(node.output) & used]
         own = {name for node in made for name in node.output}
         return Region(
             way,
-            tuple(_with(made, old)),
-            tuple(_with(made, new)),
+            tuple(_add_makers(made, old)),
+            tuple(_add_makers(made, new)),
             tuple(name for name in dict.fromkeys(inputs) if name not in own),
             tuple(dict.fromkeys(outputs)),
             tuple({tensor.name: tensor for tensor in constants if tensor.name in used}.values()),
@@ -168,9 +168,9 @@ def _key(node: NodeProto, differing: set[str], sign: str) -> bytes:
     return copy.SerializeToString(deterministic=True) + (sign.encode() if read else b"")
 
 
-def _with(made: Sequence[NodeProto], nodes: Sequence[NodeProto]) -> list[NodeProto]:
+def _add_makers(made: Sequence[NodeProto], nodes: Sequence[NodeProto]) -> list[NodeProto]:
     kept = {node.output[0]: node for node in made if not _is_in(node, nodes)}
-    written = _written(nodes)
+    written = _output_names(nodes)
     return [*(node for name, node in kept.items() if name not in written), *nodes]
 
 
@@ -178,9 +178,9 @@ def _constant_values(graph: GraphProto) -> set[str]:
     return {name for node in graph.node if node.op_type == "Constant" for name in node.output}
 
 
-def _closed(graph: GraphProto, nodes: Sequence[NodeProto], constants: set[str]) -> list[NodeProto]:
+def _path_closure(graph: GraphProto, nodes: Sequence[NodeProto], constants: set[str]) -> list[NodeProto]:
     """Nodes, and those on a way that leads from them back to them."""
-    behind, ahead = set(_written(nodes)), {name for name in _read(nodes) if name not in constants}
+    behind, ahead = set(_output_names(nodes)), {name for name in _input_names(nodes) if name not in constants}
     down: list[NodeProto] = []
     for node in graph.node:
         if set(_uses(node)) & behind:
@@ -195,7 +195,9 @@ def _closed(graph: GraphProto, nodes: Sequence[NodeProto], constants: set[str]) 
     return _in_order(graph, between)
 
 
-def _followed(nodes: Sequence[NodeProto], written: set[str], constants: set[str], read: set[str]) -> list[NodeProto]:
+def _downstream_nodes(
+    nodes: Sequence[NodeProto], written: set[str], constants: set[str], read: set[str]
+) -> list[NodeProto]:
     """What is done with values of a region, and with what else the region reads."""
     found: list[NodeProto] = []
     known = set(written)
@@ -222,7 +224,7 @@ def _in_order(graph: GraphProto, nodes: Iterable[NodeProto]) -> list[NodeProto]:
 
 def _free(nodes: Sequence[NodeProto], constants: set[str]) -> list[str]:
     """What nodes read that none of them writes."""
-    written = _written(nodes)
+    written = _output_names(nodes)
     return [name for node in nodes for name in _uses(node) if name not in written and name not in constants]
 
 
@@ -238,7 +240,7 @@ def _uses(node: NodeProto) -> list[str]:
     found = list(node.input)
     for body in bodies(node):
         inside = list(nodes_of(body.node))
-        held = _written(inside) | {value.name for value in body.input} | {one.name for one in body.initializer}
+        held = _output_names(inside) | {value.name for value in body.input} | {one.name for one in body.initializer}
         for one in inside:
             for inner in bodies(one):
                 held |= {value.name for value in inner.input} | {tensor.name for tensor in inner.initializer}
@@ -251,11 +253,11 @@ def _is_in(node: NodeProto, nodes: Iterable[NodeProto]) -> bool:
     return any(node is one for one in nodes)
 
 
-def _written(nodes: Iterable[NodeProto]) -> set[str]:
+def _output_names(nodes: Iterable[NodeProto]) -> set[str]:
     return {name for node in nodes for name in node.output if name}
 
 
-def _read(nodes: Iterable[NodeProto]) -> set[str]:
+def _input_names(nodes: Iterable[NodeProto]) -> set[str]:
     return {name for node in nodes for name in _uses(node)}
 
 
@@ -271,13 +273,15 @@ def captured_in(
 ) -> list[dict[str, Any]]:
     """The values that a region reads, for each input and for each iteration of its body."""
     if region.way:
-        return [values for feed in feeds for values in _within(model, region, feed, engines)]
-    session = engines.opened(with_outputs(model, region.inputs))
+        return [values for feed in feeds for values in _body_values(model, region, feed, engines)]
+    session = engines.open_model(with_outputs(model, region.inputs))
     found = ({**session.run(feed), **feed} for feed in feeds)
     return [{name: np.asarray(values[name]) for name in region.inputs} for values in found]
 
 
-def _within(model: onnx.ModelProto, region: Region, feed: Mapping[str, Any], engines: Engines) -> list[dict[str, Any]]:
+def _body_values(
+    model: onnx.ModelProto, region: Region, feed: Mapping[str, Any], engines: Engines
+) -> list[dict[str, Any]]:
     """The values in a body, which an observer is told of."""
     with tempfile.TemporaryDirectory(prefix="whynan-") as folder:
         path = Path(folder, "model.onnx")
@@ -286,19 +290,19 @@ def _within(model: onnx.ModelProto, region: Region, feed: Mapping[str, Any], eng
         if engines.folder is not None:
             onnx.load_external_data_for_model(whole, engines.folder)
         path.write_bytes(whole.SerializeToString())
-        seen = _Seen(region)
+        seen = _BodyObserver(region)
         settings = EngineSettings(
             path=str(path), graph="original", engine=engines.engine, custom_ops=engines.custom_ops, intra_threads=1
         )
         try:
-            with opened(settings) as engine:
+            with open_engine(settings) as engine:
                 engine.run(feed, seen, compare=False)
         except RunError as error:
             raise Unrunnable(error.what) from error
     return seen.found
 
 
-class _Seen:
+class _BodyObserver:
     """Keeps what is read by the nodes of a body, iteration by iteration."""
 
     def __init__(self, region: Region) -> None:
@@ -307,32 +311,32 @@ class _Seen:
         self._held: dict[str, Any] = {}
         self.found: list[dict[str, Any]] = []
 
-    def begins(self, nodes: Sequence[Node], alone: Alone) -> None:
+    def on_begin(self, nodes: Sequence[Node], alone: SingleNodeRunner) -> None:
         """Nothing is needed of them."""
 
-    def wrote(self, values: Sequence[Value]) -> None:
+    def on_values(self, values: Sequence[Value]) -> None:
         """Nothing is needed of them."""
 
-    def enters(self, name: str, value: Value, kind: str) -> None:  # noqa: ARG002
+    def on_input(self, name: str, value: Value, kind: str) -> None:  # noqa: ARG002
         """An input or a constant."""
         self._keep(name, value)
 
-    def enters_body(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:  # noqa: ARG002
+    def on_body_enter(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:  # noqa: ARG002
         """The inputs of a body."""
         for name, value in zip(names, values, strict=False):
             self._keep(name, value)
 
-    def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+    def on_node(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         """What a node read and wrote; with the last of the region one of its inputs is whole."""
         for name, value in (*zip(node.inputs, inputs, strict=False), *zip(node.outputs, outputs, strict=False)):
             self._keep(name, value)
         if self._last in node.outputs and self._names <= self._held.keys() and len(self.found) < _MOST:
             self.found.append(dict(self._held))
 
-    def leaves_body(self, names: Sequence[str], values: Sequence[Value]) -> None:
+    def on_body_leave(self, names: Sequence[str], values: Sequence[Value]) -> None:
         """Nothing is needed of them."""
 
-    def leaves(self, name: str, value: Value) -> None:
+    def on_output(self, name: str, value: Value) -> None:
         """Nothing is needed of it."""
 
     def _keep(self, name: str, value: Value) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import helper
 
-from whynan.capture.onnx.arrays import ort, said
+from whynan.capture.onnx.arrays import engine_message, ort
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -35,15 +35,15 @@ class Engines:
     folder: str | None = None
     custom_ops: tuple[str, ...] = ()
 
-    def opened(self, model: onnx.ModelProto, *, optimised: bool = False) -> Opened:
+    def open_model(self, model: onnx.ModelProto, *, optimised: bool = False) -> OpenModel:
         """A model that can be run as often as wanted; raises ``Unrunnable``."""
         names = [value.name for value in model.graph.output]
         try:
             if self.engine == "reference":
-                return Opened(_evaluator(model, self.folder), names)
-            return Opened(self._session(model, optimised), names)
+                return OpenModel(_evaluator(model, self.folder), names)
+            return OpenModel(self._session(model, optimised), names)
         except Exception as error:
-            raise Unrunnable(said(error)) from error
+            raise Unrunnable(engine_message(error)) from error
 
     def _session(self, model: onnx.ModelProto, optimised: bool) -> Any:
         options = ort.SessionOptions()
@@ -71,7 +71,7 @@ def _evaluator(model: onnx.ModelProto, folder: str | None) -> Any:
     return ReferenceEvaluator(model)
 
 
-class Opened:
+class OpenModel:
     """A model that was opened."""
 
     def __init__(self, session: Any, names: list[str]) -> None:
@@ -85,7 +85,7 @@ class Opened:
                 warnings.simplefilter("ignore")
                 found = self._session.run(self._names, dict(feeds))
         except Exception as error:
-            raise Unrunnable(said(error)) from error
+            raise Unrunnable(engine_message(error)) from error
         if not all(isinstance(value, np.ndarray | np.generic) for value in found):
             raise Unrunnable("an output is no tensor")
         return {name: np.asarray(value) for name, value in zip(self._names, found, strict=True)}

@@ -104,7 +104,7 @@ class Call:
         step = replace(self.step, arguments={**defaults, **given})
         return Call(step, self.functions, self._known, self._dtypes, self.base)
 
-    def of(self, x: Variable) -> Call:
+    def with_operand(self, x: Variable) -> Call:
         """The same call of another first operand."""
         name = next(name for name, value in self.step.arguments.items() if isinstance(value, Ref))
         step = replace(self.step, arguments={**self.step.arguments, name: Ref("")})
@@ -115,7 +115,7 @@ class Call:
         """What the operation is to be written on."""
         return self.functions.tape
 
-    def refused(self, why: str) -> Unsupported:
+    def unsupported(self, why: str) -> Unsupported:
         """That this call of an operator is not known, with what of it is not."""
         return Unsupported(f"{self.step.op} ({why})")
 
@@ -138,7 +138,7 @@ class Call:
         """An argument as a variable; a number as a constant."""
         found = self.raw(*names)
         if found is None:
-            raise self.refused(f"without {names[0]}")
+            raise self.unsupported(f"without {names[0]}")
         return self._variable(found)
 
     def optional(self, *names: str) -> Variable | None:
@@ -168,7 +168,7 @@ class Call:
             return found
         values = self.plain_numbers(self._variable(found)).reshape(-1)
         if values.size != 1:
-            raise self.refused(f"{name} is no single number")
+            raise self.unsupported(f"{name} is no single number")
         return values[0].item()
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -194,13 +194,13 @@ class Call:
         def plain(x: Any) -> float:
             found = exact_number(x) if type(x) is Ball else x
             if found is None:
-                raise self.refused("an index or a size is undecided")
+                raise self.unsupported("an index or a size is undecided")
             return float(found)
 
         values = [plain(x) for x in variable.data.reshape(-1)]
         return np.array(values, dtype=np.float64).reshape(variable.shape)
 
-    def given(self, output: int) -> Variable | None:
+    def recorded_output(self, output: int) -> Variable | None:
         """What an output was in the run, where that is not to be computed again."""
         result = self.step.result
         found = None if result is None or output >= len(result) else result[output]

@@ -82,7 +82,7 @@ class Elements:
 
     # -- what an element is --------------------------------------------------------------------------------------
 
-    def of(self, number: Any) -> Any:
+    def from_number(self, number: Any) -> Any:
         """The element of a number, exactly."""
         if isinstance(number, (bool, int, np.integer, np.bool_)):
             return Ball(int(number))
@@ -93,7 +93,7 @@ class Elements:
         """The elements of an array of numbers."""
         whole = np.asarray(numbers)
         made = np.empty(whole.shape, dtype=object)
-        made.reshape(-1)[:] = [self.of(number) for number in whole.reshape(-1).tolist()]
+        made.reshape(-1)[:] = [self.from_number(number) for number in whole.reshape(-1).tolist()]
         return made
 
     def sign(self, x: Any) -> int | None:
@@ -333,7 +333,7 @@ class Elements:
 
         def outside(x: float) -> Any:
             value, ends = (edges.at_high, edges.high) if x > 0 else (edges.at_low, edges.low)
-            return math.nan if math.isfinite(ends) else self.of(value)
+            return math.nan if math.isfinite(ends) else self.from_number(value)
 
         return found
 

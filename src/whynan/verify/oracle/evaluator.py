@@ -161,7 +161,7 @@ def noise_floor(program: Program, inputs: Mapping[str, Any], cotangents: Mapping
             (noise.gradients, truth.gradients, noisy.gradients),
         ):
             for name, floor in floors.items():
-                np.fmax(floor, _apart(exacts[name], noisies[name]), out=floor)
+                np.fmax(floor, _distances(exacts[name], noisies[name]), out=floor)
     return noise
 
 
@@ -179,7 +179,7 @@ def _noisy_runs(
     """
     clean = _Run(program, inputs, cotangents)
     truth = clean.exact(_NOISY_BITS)
-    noisy = (_Run(program, inputs, cotangents, clean.decisions.again(), seed, scale) for seed in range(runs))
+    noisy = (_Run(program, inputs, cotangents, clean.decisions.replay(), seed, scale) for seed in range(runs))
     return truth, (run.exact(_NOISY_BITS) for run in noisy)
 
 
@@ -187,7 +187,7 @@ def _zeros(found: Mapping[str, Balls]) -> dict[str, NDArray[np.float64]]:
     return {name: np.zeros(balls.shape) for name, balls in found.items()}
 
 
-def _apart(one: Balls, other: Balls) -> NDArray[np.float64]:
+def _distances(one: Balls, other: Balls) -> NDArray[np.float64]:
     def apart(x: Any, y: Any) -> float:
         both = type(x) is Ball and type(y) is Ball
         return abs(midpoint(x - y)) if both else 0.0

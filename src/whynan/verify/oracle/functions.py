@@ -22,29 +22,29 @@ if TYPE_CHECKING:
 # The derivative of each function of one number: of x and of the value y, as a factor of the gradient or its inverse.
 _FACTORS: Final[dict[str, Callable[[Functions, Any, Any], Any]]] = {
     "exp": lambda f, x, y: y,
-    "expm1": lambda f, x, y: f.of("exp", x),
-    "sin": lambda f, x, y: f.of("cos", x),
-    "cos": lambda f, x, y: f.e.neg(f.of("sin", x)),
+    "expm1": lambda f, x, y: f.elementwise("exp", x),
+    "sin": lambda f, x, y: f.elementwise("cos", x),
+    "cos": lambda f, x, y: f.e.neg(f.elementwise("sin", x)),
     "tan": lambda f, x, y: f.e.add(f.e.one, f.e.mul(y, y)),
-    "sinh": lambda f, x, y: f.of("cosh", x),
-    "cosh": lambda f, x, y: f.of("sinh", x),
-    "sigmoid": lambda f, x, y: f.e.mul(y, f.of("sigmoid", f.e.neg(x))),
+    "sinh": lambda f, x, y: f.elementwise("cosh", x),
+    "cosh": lambda f, x, y: f.elementwise("sinh", x),
+    "sigmoid": lambda f, x, y: f.e.mul(y, f.elementwise("sigmoid", f.e.neg(x))),
     "erf": lambda f, x, y: f.bell(x),
     "erfc": lambda f, x, y: f.e.neg(f.bell(x)),
     "erfinv": lambda f, x, y: f.e.div(f.e.one, f.bell(y)),
-    "lgamma": lambda f, x, y: f.of("digamma", x),
-    "digamma": lambda f, x, y: f.of("trigamma", x),
+    "lgamma": lambda f, x, y: f.elementwise("digamma", x),
+    "digamma": lambda f, x, y: f.elementwise("trigamma", x),
 }
 _DIVISORS: Final[dict[str, Callable[[Functions, Any, Any], Any]]] = {
     "log": lambda f, x, y: x,
     "log1p": lambda f, x, y: f.e.add(f.e.one, x),
     "sqrt": lambda f, x, y: f.e.mul(f.e.two, y),
-    "asin": lambda f, x, y: f.of("sqrt", f.rest_of_square(x)),
-    "acos": lambda f, x, y: f.e.neg(f.of("sqrt", f.rest_of_square(x))),
+    "asin": lambda f, x, y: f.elementwise("sqrt", f.rest_of_square(x)),
+    "acos": lambda f, x, y: f.e.neg(f.elementwise("sqrt", f.rest_of_square(x))),
     "atan": lambda f, x, y: f.e.add(f.e.one, f.e.mul(x, x)),
     "tanh": lambda f, x, y: f.squared("cosh", x),
-    "asinh": lambda f, x, y: f.of("sqrt", f.e.add(f.e.mul(x, x), f.e.one)),
-    "acosh": lambda f, x, y: f.of("sqrt", f.e.neg(f.rest_of_square(x))),
+    "asinh": lambda f, x, y: f.elementwise("sqrt", f.e.add(f.e.mul(x, x), f.e.one)),
+    "acosh": lambda f, x, y: f.elementwise("sqrt", f.e.neg(f.rest_of_square(x))),
     "atanh": lambda f, x, y: f.rest_of_square(x),
     "inverse": lambda f, x, y: f.e.neg(f.e.mul(x, x)),
 }
@@ -59,14 +59,14 @@ class Functions:
 
     # -- of elements ---------------------------------------------------------------------------------------------
 
-    def of(self, name: str, x: Any) -> Any:
+    def elementwise(self, name: str, x: Any) -> Any:
         """A function of one element."""
         return self.e.function(name)(x)
 
     def bell(self, x: Any) -> Any:
         """The derivative of the error function at an element: 2 exp(-x^2) / sqrt(pi)."""
-        scale = self.e.div(self.e.two, self.of("sqrt", Ball.pi()))
-        return self.e.mul(scale, self.of("exp", self.e.neg(self.e.mul(x, x))))
+        scale = self.e.div(self.e.two, self.elementwise("sqrt", Ball.pi()))
+        return self.e.mul(scale, self.elementwise("exp", self.e.neg(self.e.mul(x, x))))
 
     def rest_of_square(self, x: Any) -> Any:
         """1 - x^2."""
@@ -74,7 +74,7 @@ class Functions:
 
     def squared(self, name: str, x: Any) -> Any:
         """The square of a function."""
-        value = self.of(name, x)
+        value = self.elementwise(name, x)
         return self.e.mul(value, value)
 
     # -- of variables, element by element ------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Functions:
         e = self.e
         if e.sign(x) == 0 and e.sign(y) in (0, 1):
             return 0
-        return e.mul(g, e.mul(z, self.of("log", x)))
+        return e.mul(g, e.mul(z, self.elementwise("log", x)))
 
     def atan2(self, y: Variable, x: Variable) -> Variable:
         """The angle of the point (x, y)."""

@@ -139,7 +139,7 @@ def _each(call: Call, name: str, count: int, default: int) -> list[int]:
 def _convolution(call: Call) -> Variable:
     f, x, weight = call.functions, call.variable("input"), call.variable("weight")
     if call.flag("transposed"):
-        raise call.refused("transposed")
+        raise call.unsupported("transposed")
     planes, groups = x.rank - 2, int(call.number("groups", 1))
     stride, padding, dilation = (_each(call, n, planes, d) for n, d in (("stride", 1), ("padding", 0), ("dilation", 1)))
     windows, counts = _windows(x.shape[2:], weight.shape[2:], stride, padding, dilation)
@@ -166,7 +166,7 @@ def _average_pool(call: Call) -> Variable:
         or call.has("divisor_override")
         or (any(padding) and not call.flag("count_include_pad", True))
     ):
-        raise call.refused("with such a divisor")
+        raise call.unsupported("with such a divisor")
     sizes = x.shape[x.rank - planes :]
     windows, counts = _windows(sizes, kernel, stride, padding, [1] * planes)
     flat = np.arange(int(np.prod(x.shape[: x.rank - planes]))).reshape(*x.shape[: x.rank - planes], 1, 1)

@@ -121,7 +121,7 @@ _LARGEST_MATRIX: Final = 8
 
 def _matrices(call: Call, x: Variable) -> Array:
     if x.shape[-1] > _LARGEST_MATRIX or x.shape[-1] != x.shape[-2]:
-        raise call.refused(f"of more than {_LARGEST_MATRIX} rows")
+        raise call.unsupported(f"of more than {_LARGEST_MATRIX} rows")
     return x.data.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
 
 
@@ -219,7 +219,7 @@ def _det(call: Call) -> Sequence[Variable]:
 def _solve(call: Call) -> Sequence[Variable]:
     f, right = call.functions, call.variable("B")
     if not call.flag("left", True):
-        raise call.refused("from the right")
+        raise call.unsupported("from the right")
     return [matmul(f, inverted(call, call.variable("A")), right), *_unknown(call, 1)]
 
 

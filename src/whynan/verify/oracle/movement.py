@@ -133,7 +133,7 @@ def _scatter_add(call: Call) -> Variable:
     """``scatter_add``: the source may be larger than the index."""
     base, source, index = call.variable("self"), call.variable("src"), call.places(call.variable("index"))
     if call.raw("reduce") not in (None, "sum", "add") or not call.flag("include_self", True):
-        raise call.refused("a reduction other than a sum")
+        raise call.unsupported("a reduction other than a sum")
     flat = np.arange(base.data.size).reshape(base.shape)
     if base.rank == 0:
         return call.functions.add(base, source)
@@ -146,9 +146,9 @@ def _scatter_add(call: Call) -> Variable:
 
 def _pooled(call: Call) -> list[Variable]:
     """What chooses one element of each window, by the places that the run had in each plane."""
-    x, chosen = call.variable("self"), call.given(1)
+    x, chosen = call.variable("self"), call.recorded_output(1)
     if chosen is None:
-        raise call.refused("without the places that it chose")
+        raise call.unsupported("without the places that it chose")
     planes = chosen.rank - _PLANES.index(("3d" in call.base and "3d") or "2d")
     return [call.tape.gather([x], _in_planes(x, call.places(chosen), planes)), chosen]
 
@@ -286,7 +286,7 @@ def _gathered_elements(call: Call, places: Places) -> Places:
 
 def _gathered_nd(call: Call, places: Places) -> Places:
     if call.number("batch_dims", 0):
-        raise call.refused("in batches")
+        raise call.unsupported("in batches")
     index = call.places(call.variable("indices"))
     return places[tuple(np.moveaxis(index, -1, 0))]
 
@@ -351,7 +351,7 @@ def _placed(call: Call, base: Variable, updates: Variable, places: Places) -> Va
     if reduction == "add":
         return call.tape.accumulate(base, places, updates)
     if reduction != "none":
-        raise call.refused(f"reduction {reduction}")
+        raise call.unsupported(f"reduction {reduction}")
     index = np.arange(base.data.size)
     np.put(index, places, base.data.size + np.arange(updates.data.size))
     return call.tape.gather([base, updates], index.reshape(base.shape))
@@ -365,7 +365,7 @@ def _sizes(call: Call) -> Variable:
 def _onnx_filled(call: Call) -> Variable:
     value = call.raw("value")
     number = 0.0 if value is None else float(_held(value).reshape(-1)[0])
-    return call.tape.full(call.shape(), call.functions.e.of(number))
+    return call.tape.full(call.shape(), call.functions.e.from_number(number))
 
 
 def _range(call: Call) -> Variable:
@@ -389,7 +389,7 @@ def _held(value: Any) -> Any:
 
 def _onnx_same(call: Call) -> Variable:
     if call.flag("training_mode"):
-        raise call.refused("in training")
+        raise call.unsupported("in training")
     return call.variable(*_DATA)
 
 

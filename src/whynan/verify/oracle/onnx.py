@@ -97,7 +97,7 @@ def _biased_gelu(call: Call) -> Any:
     f, bias = call.functions, call.optional("B", "bias")
     x = call.variable("X", "A")
     row = _FAST_GELU if op_type(call.step.op) == "FastGelu" else _GELU
-    return row(call if bias is None else call.of(f.add(x, bias)))
+    return row(call if bias is None else call.with_operand(f.add(x, bias)))
 
 
 def _swish(call: Call) -> Variable:
@@ -115,7 +115,7 @@ def _reduction(row: Operator, before: Callable[[Functions, Variable], Variable] 
         x = call.variable("data")
         if not call.integers("axes") and call.flag("noop_with_empty_axes"):
             return x
-        return row(call if before is None else call.of(before(call.functions, x)))
+        return row(call if before is None else call.with_operand(before(call.functions, x)))
 
     return operator
 
@@ -126,14 +126,14 @@ def _log_sum(call: Call) -> Variable:
 
 def _running_sum(call: Call) -> Any:
     if call.flag("exclusive") or call.flag("reverse"):
-        raise call.refused("exclusive or in reverse")
+        raise call.unsupported("exclusive or in reverse")
     return _CUMSUM(call)
 
 
 def _argument(row: Operator) -> Operator:
     def operator(call: Call) -> Any:
         if call.flag("select_last_index"):
-            raise call.refused("the last index")
+            raise call.unsupported("the last index")
         return row(call)
 
     return operator
@@ -176,7 +176,7 @@ _NORM_OF_BATCH: Final = _aten(
 
 def _batch_norm(call: Call) -> Any:
     if call.flag("training_mode"):
-        raise call.refused("in training")
+        raise call.unsupported("in training")
     return _NORM_OF_BATCH(call)
 
 

@@ -98,7 +98,7 @@ def _asked(question: Callable[[Any, Any], bool]) -> Operator:
 def _logical(rule: Callable[[bool, bool], bool]) -> Operator:
     def operator(call: Call) -> Variable:
         if call.step.dtypes[0].rpartition(".")[2] != "bool":
-            raise call.refused("of integers")
+            raise call.unsupported("of integers")
         f = call.functions
         one, other = f.truth(operand(call)), f.truth(call.variable("other"))
 
@@ -119,7 +119,7 @@ def _either(asked: bool | None) -> tuple[bool, ...]:
 def _logical_not(call: Call) -> Variable:
     f = call.functions
     if call.step.dtypes[0].rpartition(".")[2] != "bool":
-        raise call.refused("of integers")
+        raise call.unsupported("of integers")
     return f.choose(f.truth(operand(call)), 0.0, 1.0)
 
 
@@ -152,7 +152,7 @@ def _sign(call: Call) -> Variable:
 
     def value(x: Any) -> Any:
         sign = e.sign(x)
-        return x if e.is_undefined(x) else None if sign is None else e.of(sign)
+        return x if e.is_undefined(x) else None if sign is None else e.from_number(sign)
 
     return Variable(call.tape.decide(value, operand(call)))
 
@@ -376,12 +376,12 @@ def _hard(times: bool) -> Operator:
 
 
 def _dropout(call: Call) -> Sequence[Variable]:
-    f, kept = call.functions, call.given(1)
+    f, kept = call.functions, call.recorded_output(1)
     x, share = call.variable("input"), call.number("p", 0.5)
     if call.raw("train") is False or share == 0:
         return x, f.tape.full(x.shape, f.e.one)
     if kept is None:
-        raise call.refused("random, and its mask was not kept")
+        raise call.unsupported("random, and its mask was not kept")
     return f.div(f.mul(x, kept), 1.0 - share), kept
 
 

@@ -105,7 +105,7 @@ def extreme(call: Call, x: Variable, dims: tuple[int, ...], keepdim: bool, order
     sharing = call.tape.decided(lambda: _sharing(e, x.data, found, dims))
 
     def part(gradient: Any, sharing: int | None) -> Any:
-        return e.hull(gradient, 0) if sharing is None else e.div(gradient, e.of(sharing)) if sharing else 0
+        return e.hull(gradient, 0) if sharing is None else e.div(gradient, e.from_number(sharing)) if sharing else 0
 
     def pull(gradient: Array) -> list[tuple[Variable, Array]]:
         whole = np.broadcast_to(gradient.reshape(found.shape), x.shape)
@@ -162,7 +162,7 @@ def _max(order: int) -> Operator:
         if not call.has("dim"):
             return extreme(call, x, f.dims(x, None), keepdim=False, order=order)
         dim, keepdim = _row(call, x), call.flag("keepdim")
-        index = call.given(1) or _first(call, x, (dim,), order, keepdim)
+        index = call.recorded_output(1) or _first(call, x, (dim,), order, keepdim)
         return _along(call, x, index, dim, keepdim), index
 
     return operator
@@ -174,7 +174,7 @@ def _first(call: Call, x: Variable, dims: tuple[int, ...], order: int, keepdim: 
     best = call.tape.fold(x, dims, lambda x, y: _further(e, x, y, order), lambda x: x)
     sharing = call.tape.decided(lambda: _sharing(e, x.data, best, dims))
     if (sharing == None).any():  # noqa: E711  (an array is compared)
-        raise call.refused("which is the largest is undecided")
+        raise call.unsupported("which is the largest is undecided")
     moved = np.moveaxis(sharing, dims, tuple(range(x.rank - len(dims), x.rank)))
     rows = moved.reshape(*moved.shape[: x.rank - len(dims)], -1).astype(np.int64)
     found = call.tape.constant((rows > 0).argmax(axis=-1))
@@ -183,7 +183,7 @@ def _first(call: Call, x: Variable, dims: tuple[int, ...], order: int, keepdim: 
 
 def _argmax(order: int) -> Operator:
     def operator(call: Call) -> Variable:
-        given, x = call.given(0), _self(call)
+        given, x = call.recorded_output(0), _self(call)
         dims = (_row(call, x),) if call.has("dim") else call.functions.dims(x, None)
         return given or _first(call, x, dims, order, call.flag("keepdim"))
 
@@ -201,9 +201,9 @@ def _along(call: Call, x: Variable, index: Variable, dim: int, keepdim: bool) ->
 
 def _ordered(call: Call) -> Sequence[Variable]:
     """What sorts or chooses along a dimension, by the indices that the run had."""
-    x, index = _self(call), call.given(1)
+    x, index = _self(call), call.recorded_output(1)
     if index is None:
-        raise call.refused("without the order that it had")
+        raise call.unsupported("without the order that it had")
     dim = _row(call, x) if call.has("dim") else x.rank - 1
     return _along(call, x, index, max(dim, 0), index.rank == x.rank), index
 

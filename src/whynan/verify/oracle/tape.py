@@ -49,13 +49,13 @@ class Decisions:
         self._made: list[Array] = []
         self._next: Iterator[Array] | None = None
 
-    def again(self) -> Decisions:
+    def replay(self) -> Decisions:
         """The same decisions, to be taken once more."""
         other = Decisions()
         other._next = iter(self._made)
         return other
 
-    def taken(self, make: Callable[[], Array]) -> Array:
+    def next_decision(self, make: Callable[[], Array]) -> Array:
         """The decision that was taken here, or a new one."""
         if self._next is not None:
             return next(self._next)
@@ -120,13 +120,13 @@ class Tape:
 
     def decide(self, value: Callable[..., bool | None], *operands: Variable) -> Array:
         """A question to each element: an array of True, False and, where that is undecided, None."""
-        return self._decisions.taken(
+        return self._decisions.next_decision(
             lambda: plain(np.frompyfunc(value, len(operands), 1)(*(operand.data for operand in operands)))
         )
 
     def decided(self, make: Callable[[], Array]) -> Array:
         """Any array that the elements' order decides."""
-        return self._decisions.taken(make)
+        return self._decisions.next_decision(make)
 
     def choose(self, mask: Array, chosen: Variable, other: Variable) -> Variable:
         """The elements of one where the mask is True, of another where it is False; of both where it is undecided."""

@@ -9,9 +9,9 @@ import numpy as np
 from onnx import helper
 
 from tests.onnx_engine import model_of, run
-from whynan.analysis import findings_of
+from whynan.analysis import judge_births
 from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import Births, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
 from whynan.capture.onnx.recorder import Recorder
 from whynan.rules.catalogue import explain
 
@@ -34,13 +34,13 @@ def f32(*values: float) -> Any:
 class Looked:
     """A run that was looked at."""
 
-    births: Births
+    births: BirthObserver
     trace: Trace
     outputs: dict[str, Any]
 
     @property
     def findings(self) -> Findings:
-        return findings_of(self.trace)
+        return judge_births(self.trace)
 
     @property
     def verdict(self) -> str:
@@ -67,6 +67,6 @@ def look(
     opset: int = 18,
 ) -> Looked:
     """Run a model of these nodes and look at it."""
-    births = Births(Recorder(), NoSites(), ranges=True, count=counters_of)
+    births = BirthObserver(Recorder(), NoSites(), ranges=True, count=counters_of)
     found = run(model_of(nodes, feeds, outputs, constants, opset), feeds, births)
     return Looked(births, births.end(), found)

@@ -15,7 +15,7 @@ import pytest
 from tests.unit.capture.onnx.told import Told, model, node, saved
 from whynan.capture.onnx import segments as planning
 from whynan.capture.onnx.arrays import same_bits
-from whynan.capture.onnx.engine import EngineSettings, opened, run
+from whynan.capture.onnx.engine import EngineSettings, open_engine, run
 from whynan.capture.onnx.execution import Node, Value
 from whynan.capture.onnx.statistics import counters
 
@@ -69,8 +69,8 @@ class Compared(Told):
 
     differently: list[str] = field(default_factory=list)
 
-    def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
-        super().executed(node, inputs, outputs)
+    def on_node(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+        super().on_node(node, inputs, outputs)
         for name, value in zip(node.inputs, inputs, strict=True):
             if name in self.values and not same_bits(value, self.values[name]):
                 self.differently.append(f"{node.op} {name}")
@@ -88,7 +88,7 @@ def compare(told: Compared, expected: dict[str, Any]) -> None:
 def test_every_value_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
     monkeypatch.setattr(planning, "_RECYCLED", segment)
     proto = moving()
-    with opened(EngineSettings(saved(proto, tmp_path), graph="original")) as engine:
+    with open_engine(EngineSettings(saved(proto, tmp_path), graph="original")) as engine:
         for scale in (1, 3):
             told = Compared(again=True)
             outcome = engine.run({"x": X * scale}, told)
@@ -100,7 +100,7 @@ def test_every_value_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_other_shapes_are_other_memory(tmp_path: Path) -> None:
     proto = moving()
-    with opened(EngineSettings(saved(proto, tmp_path), graph="original")) as engine:
+    with open_engine(EngineSettings(saved(proto, tmp_path), graph="original")) as engine:
         for rows in (2, 1, 5, 2):
             x = RNG.standard_normal((rows, 16, 40, 40)).astype(np.float32)
             told = Compared()
@@ -138,7 +138,7 @@ def test_convolutions_share_memory_with_what_reorders_them(tmp_path: Path, monke
     found: list[Compared] = []
     for segment in (1, 1 << 20, 128 << 20):
         monkeypatch.setattr(planning, "_RECYCLED", segment)
-        with opened(EngineSettings(path)) as engine:
+        with open_engine(EngineSettings(path)) as engine:
             for scale in (2, 1):
                 told = Compared(again=True)
                 assert engine.run({"x": X * scale}, told).bit_equal is True

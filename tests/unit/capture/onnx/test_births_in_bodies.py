@@ -10,11 +10,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved, scalar
-from whynan.analysis import findings_of
+from whynan.analysis import judge_births
 from whynan.capture.onnx.arrays import same_bits
 from whynan.capture.onnx.engine import EngineSettings, run
 from whynan.capture.onnx.graph.sites import NoSites, Sites
-from whynan.capture.onnx.provenance.observer import Births
+from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 
 ENGINES = ["onnxruntime", "reference"]
@@ -229,10 +229,10 @@ def test_a_birth_in_a_batch_has_its_turn_and_goes_its_way(tmp_path: Path, length
     trace = next(a.g for a in scan.attribute if a.name == "body").node[1].metadata_props.add()
     trace.key, trace.value = "pkg.torch.onnx.stack_trace", 'File "/home/me/net.py", line 5, in forward\n    return x'
     sites = Sites(proto, None)
-    births = Births(Recorder(), sites, ranges=True)
-    births.before = sites.begins
+    births = BirthObserver(Recorder(), sites, ranges=True)
+    births.before = sites.set_main_graph
     run(EngineSettings(saved(proto, tmp_path), graph="original"), feeds, births)
-    found = findings_of(births.end())
+    found = judge_births(births.end())
     if lengths == [1, 1]:
         assert found.verdict == "clean"
         return
@@ -246,8 +246,8 @@ def test_a_birth_in_a_batch_has_its_turn_and_goes_its_way(tmp_path: Path, length
 def test_what_is_bad_before_a_batch_is_carried_into_it(tmp_path: Path) -> None:
     x = BATCH.copy()
     x[0, 2, 1] = np.nan
-    births = Births(Recorder(), NoSites(), ranges=False)
+    births = BirthObserver(Recorder(), NoSites(), ranges=False)
     run(EngineSettings(saved(batched("- zero x"), tmp_path), graph="original"), {"zero": ZERO, "x": x}, births)
-    found = findings_of(births.end())
+    found = judge_births(births.end())
     told = {(f.birth, f.value): {(r.name, r.bad) for r in f.reaches} for f in found.escaped}
     assert told == {("entered", "x"): {("total", 1), ("logs", 1)}, ("pole", "out"): {("logs", 1)}}

@@ -13,9 +13,9 @@ import pytest
 
 from tests.unit.capture.onnx import oracle
 from tests.unit.capture.onnx.written_models import NoLines, all_values, fed, light, nodes, optimised, parsed
-from whynan.capture.onnx.graph.model import Graph, everything, live, opened
+from whynan.capture.onnx.graph.model import Graph, graph_and_bodies, inline_functions, live_operations
 from whynan.capture.onnx.graph.origins import covers
-from whynan.capture.onnx.graph.pairing import Pairing, paired
+from whynan.capture.onnx.graph.pairing import Pairing, pair_graphs
 from whynan.capture.onnx.graph.sites import Sites
 
 Network = Callable[[str, str], tuple[onnx.ModelProto, onnx.ModelProto]]
@@ -106,8 +106,8 @@ def channels() -> onnx.ModelProto:
 
 
 def split_up(model: onnx.ModelProto, executed: onnx.ModelProto) -> tuple[Graph, Pairing]:
-    main = opened(executed)
-    return main, paired(main, opened(model))
+    main = inline_functions(executed)
+    return main, pair_graphs(main, inline_functions(model))
 
 
 def assert_divided(model: onnx.ModelProto, executed: onnx.ModelProto) -> int:
@@ -115,10 +115,10 @@ def assert_divided(model: onnx.ModelProto, executed: onnx.ModelProto) -> int:
     main, pairing = split_up(model, executed)
     found = covers(main, pairing)
     count = 0
-    for graph in everything(main):
+    for graph in graph_and_bodies(main):
         written = pairing.graphs[graph]
         behind = {node for op in graph.operations for node in found[op].nodes}
-        assert live(written) <= behind, [(op.op, op.name) for op in live(written) - behind]
+        assert live_operations(written) <= behind, [(op.op, op.name) for op in live_operations(written) - behind]
         owners = Counter(node for op in graph.operations if not found[op].others for node in found[op].nodes)
         assert all(times == 1 for times in owners.values())
         count += len(behind)
@@ -252,7 +252,7 @@ def test_a_value_in_half_precision_goes_by_its_name_in_the_file(tmp_path: Path) 
     model = parsed(HALVES)
     executed = optimised(model, tmp_path)
     sites = Sites(model, executed, reading=NoLines())
-    told = {(n.op, sites.site(n, o).value, sites.note(n)) for n in nodes(executed.graph) for o in n.outputs}
+    told = {(n.op, sites.site(n, o).value, sites.fusion_note(n)) for n in nodes(executed.graph) for o in n.outputs}
     assert {("Mul", "a", None), ("Exp", "b", None), ("Div", "y", None)} <= told
     assert not any(value.startswith("Inserted") for _, value, _ in told)
 
@@ -261,7 +261,7 @@ def test_what_is_fused_is_said(tmp_path: Path) -> None:
     model = parsed(GELU)
     executed = optimised(model, tmp_path)
     sites = Sites(model, executed, reading=NoLines())
-    notes = {node.op: sites.note(node) for node in nodes(executed.graph)}
+    notes = {node.op: sites.fusion_note(node) for node in nodes(executed.graph)}
     assert notes == {
         "FusedMatMul": "was made of MatMul m and Mul s",
         "BiasGelu": "was made of Add a, Div d, 3 others and Mul h",
@@ -275,7 +275,7 @@ def test_a_node_that_reads_what_another_computes_too_was_not_made_of_it(level: s
     executed = optimised(model, tmp_path, level)
     assert len(executed.graph.node) == (8 if level == "DISABLED" else 6)
     sites = Sites(model, executed, reading=NoLines())
-    told = {node.outputs[0]: (sites.note(node), sites.originals(node)) for node in nodes(executed.graph)}
+    told = {node.outputs[0]: (sites.fusion_note(node), sites.originals(node)) for node in nodes(executed.graph)}
     assert {note for note, _ in told.values()} == {None}
     assert told["y"] == (None, ("y",))
     # the two of which one is left are both behind it
@@ -287,7 +287,7 @@ def test_a_convolution_in_blocks_goes_by_what_it_writes_in_the_file(tmp_path: Pa
     model = channels()
     executed = optimised(model, tmp_path)
     sites = Sites(model, executed, reading=NoLines())
-    told = [(n.op, sites.site(n, n.outputs[0]).value, sites.note(n)) for n in nodes(executed.graph)]
+    told = [(n.op, sites.site(n, n.outputs[0]).value, sites.fusion_note(n)) for n in nodes(executed.graph)]
     assert told[:2] == [
         ("Conv", "r", "was made of Conv c and Relu r"),
         ("Conv", "q", "was made of Conv k, Add a and Relu q"),

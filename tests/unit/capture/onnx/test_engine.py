@@ -11,13 +11,13 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved, scalar
-from whynan.analysis import findings_of
+from whynan.analysis import judge_births
 from whynan.capture.onnx import optimised
 from whynan.capture.onnx.arrays import same_bits
-from whynan.capture.onnx.engine import EngineSettings, available, bare, opened, run
+from whynan.capture.onnx.engine import EngineSettings, available_providers, open_engine, run, run_unobserved
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import Births
+from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 from whynan.records import Note
 from whynan.report.notes import sentence, sentences
@@ -73,12 +73,12 @@ def test_the_optimised_graph_is_the_one_that_runs(tmp_path: Path) -> None:
 
 
 def test_the_executed_graph_is_known_before_it_runs(tmp_path: Path) -> None:
-    with opened(EngineSettings(saved(chain(), tmp_path))) as engine:
-        assert [n.op_type for n in engine.executed.graph.node] == ["Mul", "Log", "Exp"]
+    with open_engine(EngineSettings(saved(chain(), tmp_path))) as engine:
+        assert [n.op_type for n in engine.executed_model.graph.node] == ["Mul", "Log", "Exp"]
 
 
 def test_a_model_is_run_again_with_other_inputs(tmp_path: Path) -> None:
-    with opened(EngineSettings(saved(chain(), tmp_path))) as engine:
+    with open_engine(EngineSettings(saved(chain(), tmp_path))) as engine:
         for scale in (1, 2, 3):
             told = Told()
             outcome = engine.run({"x": X * np.float32(scale)}, told)
@@ -175,7 +175,7 @@ def test_a_model_that_the_engine_refuses(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="NoSuchThing"):
         run(EngineSettings(path), {"x": X}, Told())
     with pytest.raises(RunError, match="NoSuchThing"):
-        bare(EngineSettings(path), {"x": X})
+        run_unobserved(EngineSettings(path), {"x": X})
 
 
 def test_weights_in_files_are_found(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_the_users_options_hold(tmp_path: Path) -> None:
 
 
 def test_a_provider_that_is_not_there_is_said(tmp_path: Path) -> None:
-    assert "CPUExecutionProvider" in available()
+    assert "CPUExecutionProvider" in available_providers()
     told = Told()
     asked = ("CUDAExecutionProvider", "CPUExecutionProvider")
     outcome = run(EngineSettings(saved(chain(), tmp_path), providers=asked), {"x": X}, told)
@@ -215,19 +215,19 @@ def test_a_provider_that_is_not_there_is_said(tmp_path: Path) -> None:
 def test_what_a_provider_compiles_is_looked_at_on_the_others(
     producing: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = optimised.as_user
+    made = optimised.open_user_session
 
     def as_user(settings: EngineSettings, written: Path | None, profile: Path | None) -> Any:
         if written is not None and "AzureExecutionProvider" in settings.providers:
             raise RunError("Unable to serialize model as it contains compiled nodes.", 0)
         return made(settings, written, profile)
 
-    monkeypatch.setattr(optimised, "as_user", as_user)
+    monkeypatch.setattr(optimised, "open_user_session", as_user)
     monkeypatch.setattr(optimised, "bare_outputs", lambda *_: {"y": np.full((2, 4), producing, np.float32)})
-    births = Births(Recorder(), NoSites(), ranges=False)
+    births = BirthObserver(Recorder(), NoSites(), ranges=False)
     providers = ("AzureExecutionProvider", "CPUExecutionProvider")
     outcome = run(EngineSettings(saved(chain(), tmp_path), providers=providers), {"x": np.abs(X)}, births)
-    verdict = findings_of(births.end()).verdict
+    verdict = judge_births(births.end()).verdict
     assert verdict == ("clean" if producing == 2 else "inconclusive")
     assert same_bits(outcome.outputs["y"], np.full((2, 4), producing, np.float32))
     assert sentences(outcome.notes) == (
@@ -255,18 +255,18 @@ def test_each_run_is_told_of_by_itself(tmp_path: Path) -> None:
     weights = {"big": np.float16(30000), "small": np.float16(0.0001)}
     half = [helper.make_tensor_value_info(n, TensorProto.FLOAT16, None) for n in "xb"]
     path = saved(model(nodes, half[:1], half[1:], weights), tmp_path)
-    with opened(EngineSettings(path)) as engine:
+    with open_engine(EngineSettings(path)) as engine:
         large, small, again = (engine.run({"x": np.array([x], np.float16)}, Told()).notes for x in (3, 1, 3))
     assert again == large
     assert any("float16 is computed in float32" in sentence(note) for note in small)
     (only,) = set(large) - set(small)
-    assert only == Note.of("float16_overflow", value_name="a", greatest=90000.0)
+    assert only == Note.create("float16_overflow", value_name="a", greatest=90000.0)
     assert set(small) <= set(large)
 
 
 def test_bare_is_what_production_gives(tmp_path: Path) -> None:
     path = saved(chain(), tmp_path)
-    assert same_bits(bare(EngineSettings(path), {"x": X})["y"], ran(path, {"x": X})[1].outputs["y"])
+    assert same_bits(run_unobserved(EngineSettings(path), {"x": X})["y"], ran(path, {"x": X})[1].outputs["y"])
 
 
 def test_a_node_that_is_not_of_the_graph_does_not_run_alone(tmp_path: Path) -> None:

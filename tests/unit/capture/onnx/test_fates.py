@@ -8,7 +8,7 @@ import pytest
 from tests.onnx_engine import bare, model_of
 from tests.unit.capture.onnx.looking import N, f32, look
 from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import Births, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
 from whynan.capture.onnx.recorder import Recorder
 from whynan.floats import format_value
 
@@ -238,7 +238,7 @@ def test_a_constant_node_writes_a_literal() -> None:
 
 def test_a_run_that_breaks_off_reports_what_nothing_had_read() -> None:
     model = model_of([N("Log", ["x"], ["l"], name="log")], {"x": f32(-1, 1)}, ["l"])
-    births = Births(Recorder(), NoSites(), ranges=False, count=counters_of)
+    births = BirthObserver(Recorder(), NoSites(), ranges=False, count=counters_of)
 
     class Broken:
         """An engine's observer that hears no end."""
@@ -247,11 +247,11 @@ def test_a_run_that_breaks_off_reports_what_nothing_had_read() -> None:
             return (lambda *_: None) if name == "leaves" else getattr(births, name)
 
     from tests.onnx_engine import run
-    from whynan.analysis import findings_of
+    from whynan.analysis import judge_births
 
     run(model, {"x": f32(-1, 1)}, Broken())  # type: ignore[arg-type]
     trace = births.end()
-    found = findings_of(trace)
+    found = judge_births(trace)
     assert not trace.fatal_seen
     assert (found.verdict, found.escaped[0].node) == ("nonfinite", "log")
 

@@ -7,7 +7,15 @@ import pytest
 
 from tests.unit.capture.onnx.written_models import nodes, parsed
 from whynan.capture.onnx.graph import model as graphs
-from whynan.capture.onnx.graph.model import Graph, Operation, everything, listed, live, opened, same
+from whynan.capture.onnx.graph.model import (
+    Graph,
+    Operation,
+    graph_and_bodies,
+    inline_functions,
+    listed,
+    live_operations,
+    value_aliases,
+)
 
 FUNCTIONS = """<ir_version: 8, opset_import: ["" : 18, "l" : 1]>
 agraph (float[N] x) => (float[N] y) {
@@ -45,7 +53,7 @@ def the(graph: Graph, op: str) -> Operation:
 
 def test_calls_are_opened_up_in_their_place() -> None:
     model = parsed(FUNCTIONS)
-    graph = opened(model)
+    graph = inline_functions(model)
     assert ops(graph) == ["Sin", "Cos", "Identity", "Add"] * 2
     first, second = graph.operations[:4], graph.operations[4:]
     assert [op.calls for op in first] == [("a",), ("u", "a"), ("u", "a"), ("a",)]
@@ -57,9 +65,9 @@ def test_calls_are_opened_up_in_their_place() -> None:
 
 
 def test_an_input_that_a_function_hands_back_is_a_copy() -> None:
-    graph = opened(parsed(FUNCTIONS))
+    graph = inline_functions(parsed(FUNCTIONS))
     sine, _, copy, added = graph.operations[:4]
-    assert same(graph)[copy.outputs[0]] is sine.outputs[0]
+    assert value_aliases(graph)[copy.outputs[0]] is sine.outputs[0]
     assert added.inputs[1] is copy.outputs[0]
 
 
@@ -67,7 +75,7 @@ def test_metadata_of_the_calls_follow_those_of_the_node() -> None:
     model = parsed(FUNCTIONS)
     for where, node in (("main", model.graph.node[0]), ("outer", model.functions[0].node[1])):
         node.metadata_props.append(onnx.StringStringEntryProto(key="where", value=where))
-    cosine = opened(model).operations[1]
+    cosine = inline_functions(model).operations[1]
     assert [dict(metadata).get("where") for metadata in cosine.metadata] == [None, "outer", "main"]
 
 
@@ -77,36 +85,36 @@ def test_functions_that_grow_without_end_are_left_as_calls(monkeypatch: pytest.M
         inner = f"t = l.F{level - 1}(A)\n  Y = l.F{level - 1}(t)" if level > 1 else "Y = Sin(A)"
         text += f'<domain: "l", opset_import: ["" : 18, "l" : 1]>\nF{level} (A) => (Y) {{ {inner} }}\n'
     monkeypatch.setattr(graphs, "MOST", 5_000)
-    graph = opened(onnx.parser.parse_model(text))
+    graph = inline_functions(onnx.parser.parse_model(text))
     assert len(graph.operations) < 10_000
     assert any(op.domain == "l" for op in graph.operations)
 
 
 def test_a_function_that_calls_itself_is_left_as_a_call() -> None:
     text = FUNCTIONS.replace("Y = Cos(A)", "Y, B = l.Inner(A)")
-    graph = opened(onnx.parser.parse_model(text))
+    graph = inline_functions(onnx.parser.parse_model(text))
     assert [op.op for op in graph.operations if op.domain == "l"] == ["Inner"] * 2
 
 
 def test_bodies_are_graphs_and_read_the_one_around_them() -> None:
-    graph = opened(parsed(LOOP))
+    graph = inline_functions(parsed(LOOP))
     loop = the(graph, "Loop")
     assert set(loop.captured) == {graph.values["z"], graph.values["d"]}
     body = loop.bodies["body"]
     assert ops(body) == ["Identity", "Add", "If"]
     assert the(body, "Add").inputs == (body.values["p"], graph.values["z"])
     assert set(the(body, "If").captured) == {body.values["s"], body.values["p"], graph.values["d"]}
-    assert [g.outer for g in everything(graph)] == [None, graph, body, body]
+    assert [g.outer for g in graph_and_bodies(graph)] == [None, graph, body, body]
 
 
 def test_what_is_known_beforehand_is_constant_and_not_live() -> None:
-    graph = opened(parsed(LOOP))
+    graph = inline_functions(parsed(LOOP))
     assert [name for name, value in graph.values.items() if value.constant] == ["c", "d"]
-    assert {op.op for op in live(graph)} == {"Mul", "Loop"}
+    assert {op.op for op in live_operations(graph)} == {"Mul", "Loop"}
 
 
 def test_a_random_operation_is_not_constant() -> None:
-    graph = opened(
+    graph = inline_functions(
         parsed(
             """<ir_version: 8, opset_import: ["" : 18]>
             agraph (float[2] x) => (float[2] y) { s = Constant<value = float[2] {1.0, 2.0}>()
@@ -117,11 +125,11 @@ def test_a_random_operation_is_not_constant() -> None:
         )
     )
     assert not graph.values["a"].constant
-    assert not same(graph)
+    assert not value_aliases(graph)
 
 
 def test_shapes_alone_are_told_from_numbers() -> None:
-    graph = opened(
+    graph = inline_functions(
         parsed(
             """<ir_version: 8, opset_import: ["" : 18]>
             agraph (float[N] x) => (float[M] y) { s = Shape(x)
@@ -133,7 +141,7 @@ def test_shapes_alone_are_told_from_numbers() -> None:
 
 
 def test_a_calculation_done_twice_is_known_as_one() -> None:
-    graph = opened(
+    graph = inline_functions(
         parsed(
             """<ir_version: 8, opset_import: ["" : 18]>
             agraph (float[N] x) => (float[N] y) { one = Constant<value = float {1.0}>()
@@ -149,14 +157,14 @@ def test_a_calculation_done_twice_is_known_as_one() -> None:
             y = Neg(g) }"""
         )
     )
-    told = {value.name: other.name for value, other in same(graph).items()}
+    told = {value.name: other.name for value, other in value_aliases(graph).items()}
     assert told == {"uno": "one", "b": "a", "f": "c"}
 
 
 def test_a_graph_of_which_only_the_nodes_are_known_is_the_same() -> None:
     for text in (LOOP, FUNCTIONS):
         model = parsed(text)
-        whole = opened(model)
+        whole = inline_functions(model)
         listing = listed(
             [node.proto for node in nodes(model.graph) if not node.body],
             [value.name for value in model.graph.input],

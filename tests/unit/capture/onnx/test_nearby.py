@@ -9,7 +9,7 @@ from onnx import helper
 
 from tests.onnx_engine import model_of, run
 from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import Births, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
 from whynan.capture.onnx.recorder import Recorder
 from whynan.records import Neighbourhood
 
@@ -17,7 +17,7 @@ ROW = np.array([[0.0, 200.0]], np.float32)
 
 
 def around(nodes: list[Any], feeds: dict[str, Any], outputs: list[str]) -> Neighbourhood | None:
-    births = Births(Recorder(), NoSites(), ranges=False, count=counters_of)
+    births = BirthObserver(Recorder(), NoSites(), ranges=False, count=counters_of)
     run(model_of(nodes, feeds, outputs, opset=18), feeds, births)
     return births.end().births[0].around
 
@@ -82,7 +82,7 @@ def test_it_has_bounds() -> None:
 
 
 def test_a_healthy_graph_asks_for_nothing() -> None:
-    births = Births(Recorder(), NoSites(), ranges=False, count=counters_of)
+    births = BirthObserver(Recorder(), NoSites(), ranges=False, count=counters_of)
     feeds = {"x": np.ones((1, 2), np.float32)}
     run(model_of(a_loss(), feeds, ["y"], opset=18), feeds, births)
     assert not births.end().births

@@ -11,10 +11,10 @@ from onnx import helper
 
 from tests.onnx_engine import model_of, run
 from tests.unit.capture.onnx.looking import N, f32, look
-from whynan.analysis import findings_of
+from whynan.analysis import judge_births
 from whynan.capture.onnx.execution import Node
 from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import Births, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
 from whynan.capture.onnx.recorder import Recorder
 from whynan.records import ExitStatus, Run, Site
 from whynan.traces.reader import read_trace
@@ -38,12 +38,12 @@ def _node(index: int, op: str, inputs: Sequence[str], outputs: Sequence[str], **
 
 def _told(steps: Sequence[tuple[Node, list[Any], list[Any]]], outputs: dict[str, Any]) -> Trace:
     """What is found where an engine tells of these nodes, none of which can be run again."""
-    births = Births(Recorder(), NoSites(), ranges=True, count=counters_of)
-    births.begins([node for node, _, _ in steps], _nobody)
+    births = BirthObserver(Recorder(), NoSites(), ranges=True, count=counters_of)
+    births.on_begin([node for node, _, _ in steps], _nobody)
     for node, inputs, values in steps:
-        births.executed(node, inputs, values)
+        births.on_node(node, inputs, values)
     for name, value in outputs.items():
-        births.leaves(name, value)
+        births.on_output(name, value)
     return births.end()
 
 
@@ -53,7 +53,7 @@ def _told(steps: Sequence[tuple[Node, list[Any], list[Any]]], outputs: dict[str,
 def test_a_birth_is_found_in_every_dtype(dtype: Any) -> None:
     x, y = np.array([1, 0, 2]).astype(dtype), np.array([1, np.nan, 2]).astype(dtype)
     trace = _told([(_node(0, "Div", ["x", "x"], ["y"]), [x, x], [y])], {"y": y})
-    (found,) = findings_of(trace).escaped
+    (found,) = judge_births(trace).escaped
     assert (found.birth, found.element.index, found.element.count) == ("invalid", (1,), 1)
     assert trace.ranges[0].n_nan == 1
 
@@ -74,26 +74,26 @@ def test_a_birth_is_found_in_every_dtype(dtype: Any) -> None:
 )
 def test_what_cannot_be_bad_passes(value: Any) -> None:
     trace = _told([(_node(0, "Custom", ["x"], ["y"]), [value], [value])], {"y": value})
-    assert findings_of(trace).verdict == "clean"
+    assert judge_births(trace).verdict == "clean"
     assert len(trace.ranges) == 1
 
 
 def test_where_nothing_can_be_run_again_what_was_bad_is_taken_for_the_reason() -> None:
     x, bad, out = f32(-1, 1), f32(np.nan, 1), f32(np.nan, np.nan)
     steps = [(_node(0, "Log", ["x"], ["l"]), [x], [bad]), (_node(1, "Custom", ["l"], ["y"]), [bad], [out])]
-    (found,) = findings_of(_told(steps, {"y": out})).escaped
+    (found,) = judge_births(_told(steps, {"y": out})).escaped
     assert (found.op, [(r.bad, r.total) for r in found.reaches]) == ("Log", [(2, 2)])
 
 
 def test_a_bad_value_that_was_never_told_of_has_entered() -> None:
     bad = f32(np.nan, 1)
-    (found,) = findings_of(_told([(_node(0, "Neg", ["x"], ["y"]), [bad], [bad])], {"y": bad})).escaped
+    (found,) = judge_births(_told([(_node(0, "Neg", ["x"], ["y"]), [bad], [bad])], {"y": bad})).escaped
     assert (found.birth, found.value) == ("entered", "x")
 
 
 def test_an_output_that_no_node_wrote_is_unexplained() -> None:
     trace = _told([], {"y": f32(np.nan)})
-    assert (len(trace.unexplained), findings_of(trace).verdict) == (1, "inconclusive")
+    assert (len(trace.unexplained), judge_births(trace).verdict) == (1, "inconclusive")
 
 
 def test_labels_go_through_sequences() -> None:
@@ -107,7 +107,7 @@ def test_labels_go_through_sequences() -> None:
         (_node(4, "SequenceAt", ["u", "zero"], ["y"]), [[bad, good], one * 0], [out]),
         (_node(5, "SequenceAt", ["u", "one"], ["z"]), [[bad, good], one], [good]),
     ]
-    (found,) = findings_of(_told(steps, {"y": out, "z": good, "u": [bad, good]})).escaped
+    (found,) = judge_births(_told(steps, {"y": out, "z": good, "u": [bad, good]})).escaped
     assert (found.op, {r.name for r in found.reaches}) == ("Log", {"y", "u"})
 
 
@@ -117,7 +117,7 @@ def test_ranges_and_facts_are_read_back_from_the_folder(tmp_path: Path) -> None:
     writer = TraceWriter(tmp_path / "trace")
     known = Run(command="onnx m.onnx", exit_status=ExitStatus(script=None, whynan=0))
     writer.begin(known, {})
-    births = Births(Recorder(writer), NoSites(), ranges=True, count=counters_of)
+    births = BirthObserver(Recorder(writer), NoSites(), ranges=True, count=counters_of)
     run(model, feeds, births)
     trace = births.end()
     writer.end(known)
@@ -133,9 +133,9 @@ def test_ranges_and_facts_are_read_back_from_the_folder(tmp_path: Path) -> None:
 def test_facts_are_there_after_the_first_birth(tmp_path: Path) -> None:
     writer = TraceWriter(tmp_path / "trace")
     writer.begin(Run(command="onnx m.onnx", exit_status=ExitStatus(script=None, whynan=0)), {})
-    births = Births(Recorder(writer), NoSites(), ranges=True, count=counters_of)
-    births.begins([], _nobody)
-    births.executed(_node(0, "Log", ["x"], ["y"]), [f32(-1)], [f32(np.nan)])
+    births = BirthObserver(Recorder(writer), NoSites(), ranges=True, count=counters_of)
+    births.on_begin([], _nobody)
+    births.on_node(_node(0, "Log", ["x"], ["y"]), [f32(-1)], [f32(np.nan)])
     # the process ends here
     read = read_trace(tmp_path / "trace").trace
     assert [b.event.node for b in read.births] == ["n0"]
@@ -148,9 +148,9 @@ def test_headroom_is_of_the_dtype() -> None:
         [N("Cast", ["x"], ["h"], name="cast", to=10), N("Cast", ["h"], ["y"], to=1)], {"x": f32(-6550.4)}, ["y"]
     )
     assert seen.trace.ranges[0].headroom is None  # counted without a range here
-    births = Births(Recorder(), NoSites(), ranges=True, count=_counted)
-    births.begins([], _nobody)
-    births.executed(_node(0, "Cast", ["x"], ["h"]), [f32(-6550.4)], [np.array([-6552], np.float16)])
+    births = BirthObserver(Recorder(), NoSites(), ranges=True, count=_counted)
+    births.on_begin([], _nobody)
+    births.on_node(_node(0, "Cast", ["x"], ["h"]), [f32(-6550.4)], [np.array([-6552], np.float16)])
     (found,) = births.end().ranges
     assert found.headroom == pytest.approx(6552 / 65504)
 
@@ -167,16 +167,16 @@ class _Here(NoSites):
     def site(self, node: Node, output: str) -> tuple[Site | None, Site | None, str | None, str, str, str]:
         return Site(file="model.py", line=7), None, "encoder.layer", node.name, f"as written: {output}", node.op
 
-    def note(self, node: Node) -> str | None:
+    def fusion_note(self, node: Node) -> str | None:
         return "was made of Conv c and Relu r"
 
 
 def test_a_birth_stands_where_the_source_says() -> None:
-    births = Births(Recorder(), _Here(), ranges=True, count=counters_of)
-    births.begins([], _nobody)
-    births.executed(_node(0, "FusedConv", ["x", "w"], ["y"]), [f32(1), f32(1)], [f32(np.inf)])
-    births.leaves("y", f32(np.inf))
-    (found,) = findings_of(births.end()).escaped
+    births = BirthObserver(Recorder(), _Here(), ranges=True, count=counters_of)
+    births.on_begin([], _nobody)
+    births.on_node(_node(0, "FusedConv", ["x", "w"], ["y"]), [f32(1), f32(1)], [f32(np.inf)])
+    births.on_output("y", f32(np.inf))
+    (found,) = judge_births(births.end()).escaped
     assert found.site == Site(file="model.py", line=7, module="encoder.layer")
     assert (found.modules, found.value) == (("encoder.layer",), "as written: y")
     assert found.made_of == "FusedConv was made of Conv c and Relu r"

@@ -83,7 +83,7 @@ def test_what_is_random_is_no_difference(tmp_path: Path) -> None:
     told = Told()
     outcome = run(EngineSettings(saved(proto, tmp_path), engine="reference"), {}, told)
     assert outcome.bit_equal is None
-    assert outcome.why == Note.of("runs_differ", engine="evaluator")
+    assert outcome.why == Note.create("runs_differ", engine="evaluator")
 
 
 def test_a_node_alone_is_not_told_of(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 
 from tests.unit.capture.onnx.told import Told, model, node, saved
 from whynan.capture.onnx.arrays import same_bits
-from whynan.capture.onnx.engine import EngineSettings, Outcome, opened, run
+from whynan.capture.onnx.engine import EngineSettings, Outcome, open_engine, run
 from whynan.capture.onnx.graph.executed import Executable
 from whynan.capture.onnx.graph.written import read_written
-from whynan.capture.onnx.segments import available, beyond, free_memory, plan_of, resident
+from whynan.capture.onnx.segments import available_bytes, free_memory, memory_exceeded_note, plan_of, resident
 from whynan.report.notes import sentence
 
 X = np.random.default_rng(0).standard_normal((2, 8)).astype(np.float32)
@@ -58,7 +58,7 @@ def test_segments_tell_what_one_session_tells(tmp_path: Path, external: bool) ->
 
 
 def test_a_model_in_segments_is_run_again(tmp_path: Path) -> None:
-    with opened(EngineSettings(saved(residual(), tmp_path), memory=1)) as engine:
+    with open_engine(EngineSettings(saved(residual(), tmp_path), memory=1)) as engine:
         for _ in range(2):
             outcome = engine.run({"x": X}, Told())
             assert outcome.bit_equal is True
@@ -110,11 +110,11 @@ def test_without_sizes_a_bound_means_one_node_at_a_time(tmp_path: Path) -> None:
 
 
 def test_the_bound_is_that_of_the_whole_process() -> None:
-    assert available(resident() + (1 << 30)) <= 1 << 30
-    assert available(1) == 0
+    assert available_bytes(resident() + (1 << 30)) <= 1 << 30
+    assert available_bytes(1) == 0
     free = free_memory()
     assert free is not None
-    assert 0 < available(None) < free
+    assert 0 < available_bytes(None) < free
 
 
 def test_nodes_are_counted_without_reading_weights(tmp_path: Path) -> None:
@@ -134,9 +134,9 @@ def test_the_shapes_of_weights_are_read_without_them(tmp_path: Path) -> None:
 
 def test_a_bound_that_was_not_kept_is_told() -> None:
     wide = resident() * 1000
-    assert beyond(None) is None
-    assert beyond(wide) is None
-    told = beyond(10_000)
+    assert memory_exceeded_note(None) is None
+    assert memory_exceeded_note(wide) is None
+    told = memory_exceeded_note(10_000)
     assert told is not None
     found = re.fullmatch(
         r"--memory could not be kept: the process that ran the model came to ([0-9,]+) MB, and was to stay within"

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import whynan
 from tests.onnx_engine import run
 from tests.quality.onnx_planting import NoSites
-from whynan.capture.onnx.provenance.silent import Looking
+from whynan.capture.onnx.provenance.silent import SilentDamageObserver
 from whynan.capture.onnx.recorder import Recorder
 from whynan.traces import Silent
 
@@ -33,7 +33,7 @@ def model(*nodes: onnx.NodeProto, eps: float = 1e-6) -> onnx.ModelProto:
 
 def found(*nodes: onnx.NodeProto, x: np.ndarray = X, eps: float = 1e-6, reads: frozenset[str] = READS) -> list[Silent]:
     """What is found in such a graph."""
-    looking = Looking(Recorder(), NoSites(), ranges=False, reads=reads)
+    looking = SilentDamageObserver(Recorder(), NoSites(), ranges=False, reads=reads)
     run(model(*nodes, eps=eps), {"x": x}, looking)
     return looking.trace().silent
 

@@ -266,7 +266,7 @@ def test_nodes_of_functions_lead_to_the_function_and_name_the_call(level: str, t
             assert place.node == place.value == sites.originals(node)[0]
         if node.op == "HardSigmoid":
             assert place.site.line == inner["HardSwish"]
-            assert (sites.note(node) or "").startswith("is part of HardSwish ")
+            assert (sites.fusion_note(node) or "").startswith("is part of HardSwish ")
     assert sorted(calls) == ["a/u/t", "b/u/t", "y/t"]
     values = [sites.site(node, node.outputs[0]).value for node in nodes(executed.graph)]
     assert {"a", "a/t", "a/u", "a/u/h", "y", "y/h"} <= set(values)
@@ -290,7 +290,7 @@ def test_a_run_that_tells_its_nodes_is_read_like_a_file(tmp_path: Path) -> None:
         known, late = Sites(model, executed, reading=Numbered()), Sites(model, None, reading=Numbered())
         every = list(nodes(executed.graph))
         assert late.site(every[0], every[0].outputs[0]).site is None
-        late.begins([node for node in every if not node.body])
+        late.set_main_graph([node for node in every if not node.body])
         for node in every:
             for output in node.outputs:
                 assert late.site(node, output) == known.site(node, output)
@@ -324,7 +324,7 @@ def test_a_node_of_another_graph_has_no_place(tmp_path: Path) -> None:
     stray = Node(0, "", "Exp", "", ("x",), ("nowhere",), SimpleNamespace())
     assert sites.site(stray, "nowhere") == Place(None, None, None, "nowhere", "nowhere", "Exp")
     astray = replace(stray, body=(("loop", "body", 3),))
-    assert sites.note(astray) is None
+    assert sites.fusion_note(astray) is None
     assert sites.originals(astray) == ()
 
 
@@ -362,4 +362,4 @@ def test_names_that_cannot_be_told_apart_lead_to_one_of_the_same_calculation(tmp
     (sine,) = [node for node in nodes(executed.graph) if node.op == "Sin"]
     assert sites.originals(sine) == ("a/t", "b/t")
     assert sites.covers(sine) == ("Sin a/t",)
-    assert sites.note(sine) is None
+    assert sites.fusion_note(sine) is None

@@ -11,9 +11,9 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from whynan.capture.onnx.arrays import copied, same_bits
+from whynan.capture.onnx.arrays import copy_value, same_bits
 from whynan.capture.onnx.counts import Counts
-from whynan.capture.onnx.execution import Alone, Counters, Node, Value
+from whynan.capture.onnx.execution import Counters, Node, SingleNodeRunner, Value
 
 FLOAT = TensorProto.FLOAT
 
@@ -32,44 +32,44 @@ class Told:
     bodies: list[tuple[str, tuple[str, ...], tuple[str, ...], list[Value]]] = field(default_factory=list)
     same_alone: list[bool] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
-    alone: Alone | None = None
+    alone: SingleNodeRunner | None = None
     counts: Counts = field(default_factory=Counts)
 
-    def begins(self, nodes: Sequence[Node], alone: Alone) -> None:
+    def on_begin(self, nodes: Sequence[Node], alone: SingleNodeRunner) -> None:
         self.begun, self.alone = tuple(nodes), alone
 
-    def enters(self, name: str, value: Value, kind: Any) -> None:
+    def on_input(self, name: str, value: Value, kind: Any) -> None:
         self.order.append(f"enters {name}")
-        self.entered[name] = copied(value), kind
+        self.entered[name] = copy_value(value), kind
 
-    def wrote(self, values: Sequence[Value]) -> None:
+    def on_values(self, values: Sequence[Value]) -> None:
         self.counts.ahead(values)
 
-    def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+    def on_node(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         self.order.append(f"{node.op} {node.name}")
         self.nodes.append(node)
         assert len(inputs) == len(node.inputs)
         assert len(outputs) == len(node.outputs)
         for name, value in zip(node.outputs, outputs, strict=True):
             if name and not node.body:
-                self.values[name] = copied(value)
+                self.values[name] = copy_value(value)
                 self.counted[name] = self.counts(value)
         if self.again:
             assert self.alone is not None
             found = self.alone(node, inputs)
             self.same_alone.append(all(same_bits(one, two) for one, two in zip(found, outputs, strict=True)))
 
-    def enters_body(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
+    def on_body_enter(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
         self.order.append("enters body")
-        self.bodies.append(("enters", tuple(names), tuple(carried), [copied(value) for value in values]))
+        self.bodies.append(("enters", tuple(names), tuple(carried), [copy_value(value) for value in values]))
 
-    def leaves_body(self, names: Sequence[str], values: Sequence[Value]) -> None:
+    def on_body_leave(self, names: Sequence[str], values: Sequence[Value]) -> None:
         self.order.append("leaves body")
-        self.bodies.append(("leaves", tuple(names), (), [copied(value) for value in values]))
+        self.bodies.append(("leaves", tuple(names), (), [copy_value(value) for value in values]))
 
-    def leaves(self, name: str, value: Value) -> None:
+    def on_output(self, name: str, value: Value) -> None:
         self.order.append(f"leaves {name}")
-        self.left[name] = copied(value)
+        self.left[name] = copy_value(value)
 
 
 def model(

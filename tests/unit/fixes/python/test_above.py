@@ -20,7 +20,7 @@ from tests.unit.fixes.python.mended import (
     mended,
 )
 from whynan.fixes.candidates import Candidate
-from whynan.fixes.python.repeated_parts import shared
+from whynan.fixes.python.repeated_parts import extract_repeated_parts
 from whynan.records.intents import FixIntent
 from whynan.rules.catalogue import rules
 
@@ -221,7 +221,7 @@ def test_every_part_that_a_rule_repeats_has_a_name() -> None:
         for fix in rule.fixes:
             if fix.replacement:
                 named = [(name, ast.parse(text, mode="eval").body) for name, text in fix.names]
-                tree, lets = shared(ast.parse(fix.replacement, mode="eval").body, named)
+                tree, lets = extract_repeated_parts(ast.parse(fix.replacement, mode="eval").body, named)
                 read = {n.id for t in (tree, *lets.values()) for n in ast.walk(t) if isinstance(n, ast.Name)}
                 assert {name for name, part in named if not isinstance(part, ast.Name)} == set(lets), fix
                 assert {part.id for _, part in named if isinstance(part, ast.Name)} <= read, fix

@@ -9,7 +9,7 @@ import torch
 
 from tests.unit.fixes.python.mended import HEAD, called
 from whynan.fixes.candidates import Declined
-from whynan.fixes.python import compared
+from whynan.fixes.python import compare_versions
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -43,7 +43,7 @@ X = torch.tensor([0.5, 2.0])
 
 def pair(old: str, new: str, line: int = LINE):  # noqa: ANN201 - two formulas, or why not
     assert old in TEXT
-    return compared(TEXT, TEXT.replace(old, new), "m.py", line)
+    return compare_versions(TEXT, TEXT.replace(old, new), "m.py", line)
 
 
 def test_one_statement_in_a_branch() -> None:
@@ -87,7 +87,7 @@ def test_an_added_statement_and_its_import() -> None:
     new = TEXT.replace("import torch\n", "import torch\nimport math\n").replace(
         "            z = y.log()", "            y = y + math.exp(-3)\n            z = y.log()"
     )
-    before, after = compared(TEXT, new, "m.py", LINE)
+    before, after = compare_versions(TEXT, new, "m.py", LINE)
     assert after.imports == ("import math",)
     assert called(after, {"y": X * 0}).isfinite().all()
     assert not called(before, {"y": X * 0}).isfinite().all()
@@ -115,7 +115,7 @@ def test_what_relates_the_inputs_of_two_versions_is_compared_too(
     new: str, inputs: tuple[str, ...], lines: list[str]
 ) -> None:
     line = CHAIN[: CHAIN.index("q = ")].count("\n") + 1
-    before, after = compared(CHAIN, CHAIN.replace("p.log()", new), "m.py", line)
+    before, after = compare_versions(CHAIN, CHAIN.replace("p.log()", new), "m.py", line)
     assert before.inputs == after.inputs == inputs
     assert before.body.split("\n")[:-2] == lines
     assert before.line == line - len(lines)

@@ -10,7 +10,7 @@ import torch
 from tests.unit.fixes.python.mended import DIVISION, HEAD, LOG, LOG_SOFTMAX, ROOT_EPSILON, called, function, mended
 from whynan.records import FixVerdict
 from whynan.records.intents import FixIntent
-from whynan.verify.formula import compiled
+from whynan.verify.formula import compile_formula
 from whynan.verify.verdict import judge
 
 X = torch.tensor([[0.5, 1.25, -2.0]])
@@ -99,7 +99,7 @@ TRUE_ZEROS = {
 
 def verdict(intent: FixIntent, body: str, site: str, values: list[list[float]]) -> FixVerdict:
     found = mended(function(body), site, intent)
-    original, repaired = compiled(found.original), compiled(found.repaired)
+    original, repaired = compile_formula(found.original), compile_formula(found.repaired)
     given = [{"x": torch.tensor(values, requires_grad=True)}, {"x": X.abs().clone().requires_grad_()}]
     return judge(original, repaired, given, kind=found.kind)
 
@@ -125,4 +125,7 @@ def test_without_what_is_upstream_the_same_guard_is_verified(monkeypatch: pytest
     found = mended(f"{HEAD}def f(x):\n    p = x.softmax(-1)\n    return p.log()\n", "p.log()", LOG)
     assert found.original.inputs == ("p",)
     given = [{"p": torch.tensor([0.0, 0.5, 0.5], requires_grad=True)}]
-    assert judge(compiled(found.original), compiled(found.repaired), given, kind="guard").status == "verified"
+    assert (
+        judge(compile_formula(found.original), compile_formula(found.repaired), given, kind="guard").status
+        == "verified"
+    )

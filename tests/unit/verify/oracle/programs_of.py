@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from whynan.verify.oracle.calls import Program, Ref, Step
-from whynan.verify.recording import recorded
+from whynan.verify.recording import record_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def program_of(function: Callable[..., Any], **inputs: Any) -> Program:
     """A function of tensors as it runs on these."""
     wanted = frozenset(name for name, tensor in inputs.items() if tensor.is_floating_point())
-    return recorded(lambda **given: function(*given.values()), inputs, needs_grad=wanted)
+    return record_program(lambda **given: function(*given.values()), inputs, needs_grad=wanted)
 
 
 def node(

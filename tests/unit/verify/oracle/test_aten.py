@@ -167,5 +167,5 @@ def test_activations(name: str) -> None:
 
 def test_a_wrong_adjoint_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agrees(torch.sin, x=drawn(3))
-    monkeypatch.setitem(functions._FACTORS, "sin", lambda f, x, y: f.of("sin", x))
+    monkeypatch.setitem(functions._FACTORS, "sin", lambda f, x, y: f.elementwise("sin", x))
     assert not agrees(torch.sin, x=drawn(3))

@@ -194,7 +194,7 @@ def without_weights(path: Path) -> onnx.ModelProto:
     return cast("Any", onnx).load(path, load_external_data=False)
 
 
-def tidied(model: onnx.ModelProto) -> onnx.ModelProto:
+def drop_duplicate_constants(model: onnx.ModelProto) -> onnx.ModelProto:
     """A model as ONNX Runtime has written it, made whole: in bodies of bodies it leaves constants in twice."""
     for node in model.graph.node:
         for _, body in bodies_of(node):
@@ -239,7 +239,7 @@ def _read_within(proto: Any) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Tapped:
+class TappedModel:
     """A model, what it has to be fed, and the values that its nodes write, which it gives."""
 
     model: onnx.ModelProto
@@ -247,7 +247,7 @@ class Tapped:
     values: tuple[str, ...]
 
 
-def tapped(graph: Executable, begin: int, end: int, types: Mapping[str, TypeProto]) -> Tapped:
+def tap_nodes(graph: Executable, begin: int, end: int, types: Mapping[str, TypeProto]) -> TappedModel:
     """The nodes from ``begin`` to before ``end``; ``types`` are those of the values that come from before."""
     nodes = [graph.nodes[i].proto for i in range(begin, end)]
     written = {name for node in nodes for name in node.output if name}
@@ -275,7 +275,7 @@ def tapped(graph: Executable, begin: int, end: int, types: Mapping[str, TypeProt
         list(constants.values()),
         sparse_initializer=list(sparse.values()),
     )
-    return Tapped(as_model(graph, body), tuple(value.name for value in inputs), tuple(values))
+    return TappedModel(as_model(graph, body), tuple(value.name for value in inputs), tuple(values))
 
 
 def as_model(graph: Executable, body: onnx.GraphProto) -> onnx.ModelProto:

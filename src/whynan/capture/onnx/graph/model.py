@@ -229,10 +229,10 @@ class _Builder:
         _wire(op)
 
 
-def opened(model: onnx.ModelProto) -> Graph:
+def inline_functions(model: onnx.ModelProto) -> Graph:
     """The main graph of a model, with its functions opened up in place of their calls."""
     graph = _Builder(model).graph(model.graph, None, ChainMap({}), _Around())
-    settle(graph)
+    refresh_constants(graph)
     return graph
 
 
@@ -243,7 +243,7 @@ def listed(nodes: Sequence[Any], given: Sequence[str], left: Sequence[str]) -> G
     """
     proto = _Listed(nodes, given, left)
     graph = _Builder(_Listed((), (), ())).graph(proto, None, ChainMap({}), _Around())
-    settle(graph)
+    refresh_constants(graph)
     return graph
 
 
@@ -285,11 +285,11 @@ def _free(node: Any, read: set[str]) -> None:
             read.update((inner | {v.name for v in attribute.g.output}) - own)
 
 
-def settle(graph: Graph) -> None:
+def refresh_constants(graph: Graph) -> None:
     """Find anew what is constant and what hangs on shapes alone, in a graph and all its bodies."""
     for op in graph.operations:
         for body in op.bodies.values():
-            settle(body)
+            refresh_constants(body)
         constant = _constant(op)
         live = [value for value in op.reads() if not value.constant]
         shape_only = op.op in _SHAPES or (bool(live) and not op.captured and all(v.shape_only for v in live))
@@ -298,15 +298,15 @@ def settle(graph: Graph) -> None:
             value.shape_only = shape_only
 
 
-def everything(graph: Graph) -> Iterator[Graph]:
+def graph_and_bodies(graph: Graph) -> Iterator[Graph]:
     """A graph and all its bodies, from the outside in."""
     yield graph
     for op in graph.operations:
         for body in op.bodies.values():
-            yield from everything(body)
+            yield from graph_and_bodies(body)
 
 
-def live(graph: Graph) -> set[Operation]:
+def live_operations(graph: Graph) -> set[Operation]:
     """The operations of this graph, not of its bodies, that an output hangs on and that are not constant."""
     waiting = [value for value in graph.outputs if value is not None]
     found: set[Operation] = set()
@@ -319,7 +319,7 @@ def live(graph: Graph) -> set[Operation]:
     return found
 
 
-def same(graph: Graph) -> dict[Value, Value]:
+def value_aliases(graph: Graph) -> dict[Value, Value]:
     """For each value that surely holds what another one holds, that other: copies, and calculations done twice."""
     found: dict[Value, Value] = {}
     first: dict[tuple[Any, ...], Operation] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from whynan.capture.onnx.graph.model import Graph, Operation, Value, settle
+from whynan.capture.onnx.graph.model import Graph, Operation, Value, refresh_constants
 from whynan.ops.table import ONNX
 
 # -- What the names that ONNX Runtime gives to nodes and values say of the nodes and values that they were made from
@@ -22,14 +22,14 @@ _FUSED: Final = re.compile(r"/[A-Z]\w*(?:Fusion|Optimizer|Transformer)\w*/?$|/du
 _REORDERED: Final = re.compile(r"^reorder(?:_token_\d+)?$")
 
 
-def plain(name: str) -> str:
+def strip_numbers(name: str) -> str:
     """A name without the numbers that were put in to tell it from others."""
     return _TOKEN.sub("", name)
 
 
 def in_function(function: str, name: str) -> str:
     """What a value of a function is called once its call is opened up, without numbers."""
-    return f"_inlfunc_{plain(function.rpartition('::')[2])}_{plain(name)}"
+    return f"_inlfunc_{strip_numbers(function.rpartition('::')[2])}_{strip_numbers(name)}"
 
 
 def is_cast(name: str) -> bool:
@@ -42,10 +42,10 @@ def is_reordered(name: str) -> bool:
     return _REORDERED.match(name) is not None
 
 
-def of_value(name: str) -> Iterator[str]:
+def value_name_candidates(name: str) -> Iterator[str]:
     """The names, without numbers, of the values that a value may be, the likeliest first."""
     last = ""
-    name = plain(name)
+    name = strip_numbers(name)
     while name and name != last:
         yield name
         last = name
@@ -56,12 +56,12 @@ def of_value(name: str) -> Iterator[str]:
 
 def of_node(name: str) -> Iterator[str]:
     """The names, without numbers, of the nodes that a node was made from."""
-    yield from of_value(name)
+    yield from value_name_candidates(name)
 
 
 def blocked(name: str) -> str | None:
     """The value that a node on blocks of channels was made for, by the name of the node; None for another node."""
-    name = plain(name)
+    name = strip_numbers(name)
     found = _BLOCKED.search(name)
     return name[: found.start()] if found else None
 
@@ -80,7 +80,7 @@ _PREFIXES: Final = (
 _SUFFIXES: Final = ("IntegerToFloat", "Integer", "NBits")
 
 
-def kin(op: str) -> tuple[str, ...]:
+def source_op_types(op: str) -> tuple[str, ...]:
     """The types of the nodes that a node of this type may have been made from, the one it computes most like first."""
     found = [op, *ONNX.lists("kin").get(op, ())]
     stem = op
@@ -98,12 +98,14 @@ def kin(op: str) -> tuple[str, ...]:
 _BRANCHES = ("then_branch", "else_branch")
 
 
-def unfold(written: Graph, executed: Graph) -> None:
+def inline_decided_ifs(written: Graph, executed: Graph) -> None:
     """Put the nodes of each If that is not executed as one into the graph as written, in front of it.
 
     Where it cannot be told which branch was taken, both are; the If itself then reads the outputs of its branches.
     """
-    makers = {name: op for op in executed.operations for value in op.writes() for name in of_value(value.name)}
+    makers = {
+        name: op for op in executed.operations for value in op.writes() for name in value_name_candidates(value.name)
+    }
     if not any(op.op == "If" for op in written.operations):
         return
     seen = {name for op in executed.operations for name in _names(op)}
@@ -113,7 +115,7 @@ def unfold(written: Graph, executed: Graph) -> None:
         operations: list[Operation] = []
         for op in written.operations:
             if op.op == "If" and not op.domain and op.bodies and not _executed(op, makers):
-                taken = _taken(op, seen)
+                taken = _taken_branches(op, seen)
                 for branch in taken:
                     operations.extend(_moved(branch, written))
                 operations.extend(_joined(op, taken))
@@ -123,7 +125,7 @@ def unfold(written: Graph, executed: Graph) -> None:
         written.operations[:] = operations
     for index, op in enumerate(written.operations):
         op.index = index
-    settle(written)
+    refresh_constants(written)
 
 
 def _executed(op: Operation, makers: dict[str, Operation]) -> bool:
@@ -142,7 +144,7 @@ def _titles(op: Operation) -> dict[str, str]:
 
 
 def _called(value: Value) -> tuple[str, ...]:
-    own = plain(value.name)
+    own = strip_numbers(value.name)
     return (own,) if value.function is None else (in_function(value.function, value.name),)
 
 
@@ -152,16 +154,16 @@ def _names(op: Operation) -> list[str]:
     for name in (op.name, *(value.name for value in op.writes())):
         for branch in _BRANCHES:
             if name.startswith(f"_if_{branch}_"):
-                found.append(f"{branch}:{list(of_value(name))[-1]}")
+                found.append(f"{branch}:{list(value_name_candidates(name))[-1]}")
     return found
 
 
-def _taken(op: Operation, seen: set[str]) -> list[Graph]:
+def _taken_branches(op: Operation, seen: set[str]) -> list[Graph]:
     """The branch whose values and nodes are executed; all branches where that does not tell."""
     hits: dict[str, int] = {}
     for branch, body in op.bodies.items():
         called = {name for inner in body.operations for v in inner.writes() for name in _called(v)}
-        called |= {plain(name) for inner in body.operations for name in (inner.name, inner.op)}
+        called |= {strip_numbers(name) for inner in body.operations for name in (inner.name, inner.op)}
         hits[branch] = sum(f"{branch}:{name}" in seen for name in called)
     best = max(hits.values(), default=0)
     found = [op.bodies[branch] for branch, count in hits.items() if count == best and best > 0]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from whynan.capture.onnx.graph import names
-from whynan.capture.onnx.graph.model import Graph, Operation, Value, everything, live
+from whynan.capture.onnx.graph.model import Graph, Operation, Value, graph_and_bodies, live_operations
 from whynan.capture.onnx.graph.pairing import Pairing
 from whynan.ops.table import ONNX
 
@@ -28,7 +28,7 @@ class Cover:
 def covers(main: Graph, pairing: Pairing) -> dict[Operation, Cover]:
     """For each executed node of a model that has been paired; no written node is in two clusters of executed ones."""
     found: dict[Operation, Cover] = {}
-    for executed in everything(main):
+    for executed in graph_and_bodies(main):
         written = pairing.graphs.get(executed)
         if written is not None:
             found.update(_Covering(executed, written, pairing).found())
@@ -43,7 +43,7 @@ def _adopt(executed: Graph, holder: Operation | None, found: dict[Operation, Cov
     for op in reversed(executed.operations):
         cover = found.get(op, Cover((), None))
         if cover.chief is None:
-            own = {names.plain(value.name) for value in op.writes()}
+            own = {names.strip_numbers(value.name) for value in op.writes()}
             chief = _read_by(op, found)
             if chief is not None and not (
                 op.op in ONNX.having("form") or any(name.startswith(names.in_function(chief.op, "")) for name in own)
@@ -67,7 +67,7 @@ class _Covering:
         self.written = written
         self.pairing = pairing
         values = (*executed.inputs, *(value for op in executed.operations for value in op.writes()))
-        self.known = {known for v in values if not v.constant and (known := pairing.of(v)) is not None}
+        self.known = {known for v in values if not v.constant and (known := pairing.written_value(v)) is not None}
         self.owner: dict[Operation, int] = {}
 
     def found(self) -> dict[Operation, Cover]:
@@ -108,7 +108,7 @@ class _Covering:
 
     def _left_over(self) -> None:
         """Copies, and calculations done twice, belong to what computes the same; what is left, to what reads it."""
-        alive = live(self.written)
+        alive = live_operations(self.written)
         ordered = [op for op in self.written.operations if op in alive]
         # of several that compute the same, any may be the one that is left
         owners = {
@@ -135,7 +135,7 @@ class _Covering:
         """The written node whose type is the executed one's; else the one that wrote the same value."""
         same = next((found.maker for v in op.writes() if (found := self.pairing.values.get(v)) is not None), None)
         computed = [node for node in nodes if not all(value.shape_only for value in node.writes())] or list(nodes)
-        for kind in names.kin(op.op):
+        for kind in names.source_op_types(op.op):
             alike = [node for node in computed if node.op == kind]
             if alike:
                 return same if same in alike else alike[-1]
@@ -186,7 +186,7 @@ def _shared(cluster: Sequence[Operation], nodes: Sequence[Operation]) -> dict[Op
     taken: set[Operation] = set()
     for op in cluster:
         named = set(names.of_node(op.name)) if op.name else set[str]()
-        own = [node for node in nodes if node.name and names.plain(node.name) in named and node not in taken]
+        own = [node for node in nodes if node.name and names.strip_numbers(node.name) in named and node not in taken]
         if len(own) == 1:
             shared[op].append(own[0])
             taken.add(own[0])

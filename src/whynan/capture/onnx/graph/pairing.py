@@ -9,8 +9,8 @@ from typing import Final
 
 from whynan.capture.onnx.execution import NCHWC
 from whynan.capture.onnx.graph import names
-from whynan.capture.onnx.graph.model import Graph, Operation, Value, same
-from whynan.capture.onnx.graph.names import unfold
+from whynan.capture.onnx.graph.model import Graph, Operation, Value, value_aliases
+from whynan.capture.onnx.graph.names import inline_decided_ifs
 
 _SHARED: Final = "ortshared_"
 """Before the name of a constant that several equal ones were made into."""
@@ -35,13 +35,13 @@ class Pairing:
         """The first of the written values that hold the same."""
         return self.twins.get(value, value)
 
-    def of(self, value: Value | None) -> Value | None:
+    def written_value(self, value: Value | None) -> Value | None:
         """The representative of what an executed value is; None where that is not known."""
         found = self.values.get(value) if value is not None else None
         return None if found is None else self.representative(found)
 
 
-def paired(executed: Graph, written: Graph) -> Pairing:
+def pair_graphs(executed: Graph, written: Graph) -> Pairing:
     """Pair an executed model with the one it was made from; branches that were decided beforehand are opened up."""
     pairing = Pairing()
     _pair(executed, written, pairing)
@@ -49,11 +49,11 @@ def paired(executed: Graph, written: Graph) -> Pairing:
 
 
 def _pair(executed: Graph, written: Graph, pairing: Pairing, holder: Operation | None = None) -> None:
-    unfold(written, executed)
+    inline_decided_ifs(written, executed)
     pairing.graphs[executed] = written
-    pairing.twins.update(same(written))
-    scope = _Scope(executed, written, pairing, holder)
-    scope.begin()
+    pairing.twins.update(value_aliases(written))
+    scope = _GraphPair(executed, written, pairing, holder)
+    scope.pair_by_name()
     scope.forward()
     scope.backward()
     scope.forward()
@@ -66,7 +66,7 @@ def _pair(executed: Graph, written: Graph, pairing: Pairing, holder: Operation |
                 _pair(body, like.bodies[attribute], pairing, like)
 
 
-class _Scope:
+class _GraphPair:
     """One executed graph and the one as written."""
 
     def __init__(self, executed: Graph, written: Graph, pairing: Pairing, holder: Operation | None) -> None:
@@ -84,29 +84,29 @@ class _Scope:
             elif holder is not None:  # an operator whose definition was opened up around its body
                 self.by_name[names.in_function(holder.op, value.name)][value] = None
             if value.function is None or written.outer is not None:
-                self.by_name[names.plain(value.name)][value] = None
+                self.by_name[names.strip_numbers(value.name)][value] = None
             self.members[pairing.representative(value)].append(value)
         for op in written.operations:
             if op.name:
-                self.by_node[names.plain(op.name)].append(op)
+                self.by_node[names.strip_numbers(op.name)].append(op)
 
-    def begin(self) -> None:
+    def pair_by_name(self) -> None:
         """What names and places tell for certain."""
         body = self.executed.outer is not None
         for place, value in enumerate(self.executed.inputs):
             found = self.written.values.get(value.name)
             if body and len(self.executed.inputs) == len(self.written.inputs):
                 found = self.written.inputs[place]
-            self.put(value, found)
+            self.record_pair(value, found)
         for value in self.executed.values.values():
             if value.maker is not None or value.constant:
-                self.put(value, self.written.values.get(value.name))
+                self.record_pair(value, self.written.values.get(value.name))
         if body and len(self.executed.outputs) == len(self.written.outputs):
             for value, found in zip(self.executed.outputs, self.written.outputs, strict=True):
                 if value is not None and found is not None and value.graph is self.executed:
-                    self.put(value, found)
+                    self.record_pair(value, found)
 
-    def put(self, value: Value, found: Value | None) -> None:
+    def record_pair(self, value: Value, found: Value | None) -> None:
         """Say what an executed value is, where nothing has been said of it."""
         if found is not None and value not in self.pairing.values:
             self.pairing.values[value] = found
@@ -151,7 +151,7 @@ class _Scope:
             return
         found = [value for value in self.by_name.get(name, {}) if not value.constant]
         if len(found) == 1:
-            self.put(op.outputs[0], self._through(found[0], op))
+            self.record_pair(op.outputs[0], self._through(found[0], op))
             self.pairing.renamed.add(op.outputs[0])
 
     def _by_order(self, op: Operation) -> None:
@@ -159,7 +159,7 @@ class _Scope:
         source = self.pairing.values.get(op.inputs[0]) if op.inputs and op.inputs[0] is not None else None
         if op.domain == NCHWC and op.op in ("ReorderInput", "ReorderOutput") and source is not None:
             for value in op.writes():
-                self.put(value, source)
+                self.record_pair(value, source)
                 self.pairing.renamed.add(value)
 
     def _through(self, value: Value, op: Operation) -> Value:
@@ -168,7 +168,7 @@ class _Scope:
         activation = next((a.s.decode(errors="replace") for a in op.proto.attribute if a.name == "activation"), None)
         drawn = [*(["Add"] if added is not None else []), *([activation] if activation else [])]
         for kind in drawn[_done(value, drawn) :]:
-            others = {self.pairing.of(added)} - {None} if kind == "Add" else set[Value | None]()
+            others = {self.pairing.written_value(added)} - {None} if kind == "Add" else set[Value | None]()
             readers = [r for r in self._readers(value) if r.op == kind or (kind == "Add" and r.op == "Sum")]
             if others:
                 readers = [r for r in readers if others & {self.pairing.representative(v) for v in r.reads()}]
@@ -181,13 +181,13 @@ class _Scope:
         for value in op.writes():
             if value in self.pairing.values:
                 continue
-            for name in names.of_value(value.name):
+            for name in names.value_name_candidates(value.name):
                 named = self.by_name.get(name, {})
                 found = self._chosen(named, op)
                 if found is None and len(named) == 1 and names.is_cast(value.name):
                     (found,) = named  # one that no node writes
                 if found is not None:
-                    self.put(value, found)
+                    self.record_pair(value, found)
                     if names.is_cast(value.name):
                         self.pairing.renamed.add(value)
                     break
@@ -227,13 +227,13 @@ class _Scope:
     def _outputs(self, op: Operation, like: Operation) -> None:
         for value, found in zip(op.outputs, like.outputs, strict=False):
             if value is not None and found is not None:
-                self.put(value, found)
+                self.record_pair(value, found)
                 if op.domain == NCHWC or names.is_reordered(value.name):
                     self.pairing.renamed.add(value)
 
     def _made_alike(self, op: Operation, wanted: Callable[[Operation], bool]) -> Operation | None:
         """The written node of the same type and attributes that reads the same values; a free one before another."""
-        reads = [self.pairing.of(value) for value in op.inputs if value is not None and not value.constant]
+        reads = [self.pairing.written_value(value) for value in op.inputs if value is not None and not value.constant]
         if not reads or None in reads:
             return None
         rarest = min((read for read in reads if read is not None), key=self._count)
@@ -263,20 +263,22 @@ class _Scope:
             elif value.constant or found.constant:
                 if not self._same_constant(value, found):
                     return False
-            elif self.pairing.of(value) is not self.pairing.representative(found):
+            elif self.pairing.written_value(value) is not self.pairing.representative(found):
                 return False
         return True
 
     def _same_constant(self, value: Value, found: Value) -> bool:
         if not (value.constant and found.constant):
             return False
-        known = self.pairing.of(value)
+        known = self.pairing.written_value(value)
         if known is not None:
             return known is self.pairing.representative(found)
         if value.maker is not None or value.name.startswith(_SHARED):
             return True
-        plain = names.plain(found.name if found.function is None else names.in_function(found.function, found.name))
-        return plain in names.of_value(value.name)
+        plain = names.strip_numbers(
+            found.name if found.function is None else names.in_function(found.function, found.name)
+        )
+        return plain in names.value_name_candidates(value.name)
 
 
 def _border(op: Operation, paired: Callable[[Value], Value | None]) -> set[Value]:

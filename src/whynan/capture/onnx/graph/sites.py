@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from whynan.capture.onnx.execution import BATCH
-from whynan.capture.onnx.graph.model import Graph, Operation, Value, everything, listed, opened
+from whynan.capture.onnx.graph.model import Graph, Operation, Value, graph_and_bodies, inline_functions, listed
 from whynan.capture.onnx.graph.origins import Cover, covers
-from whynan.capture.onnx.graph.pairing import Pairing, paired
+from whynan.capture.onnx.graph.pairing import Pairing, pair_graphs
 from whynan.models.onnx.model import nodes
 from whynan.ops.table import ONNX
 from whynan.records import Note
@@ -50,11 +50,11 @@ class NodePlaces(Protocol):
         """The user's place, the library's, the module, and the names of node, value and operator to show."""
         ...
 
-    def note(self, node: Node) -> str | None:
+    def fusion_note(self, node: Node) -> str | None:
         """What is said of a node that was made of others: ``was made of ...``; None for one that stands in the file."""
         ...
 
-    def added(self, node: Node) -> bool:
+    def is_inserted(self, node: Node) -> bool:
         """Whether the file has no such node: what another one gives is handed on in another form."""
         ...
 
@@ -66,11 +66,11 @@ class NoSites:
         """No place, and the names as they are."""
         return None, None, None, node.name or next((o for o in node.outputs if o), node.op), output, node.op
 
-    def note(self, node: Node) -> str | None:  # noqa: ARG002
+    def fusion_note(self, node: Node) -> str | None:  # noqa: ARG002
         """Nothing."""
         return None
 
-    def added(self, node: Node) -> bool:  # noqa: ARG002
+    def is_inserted(self, node: Node) -> bool:  # noqa: ARG002
         """No."""
         return False
 
@@ -82,7 +82,7 @@ class Places:
         self.sites = sites
         self._known: dict[tuple[object, ...], Place] = {}
 
-    def of(self, node: Node, output: str) -> Place:
+    def place_of(self, node: Node, output: str) -> Place:
         """Where a node stands that has written a value."""
         key = (level_of(node), node.index, output)
         found = self._known.get(key)
@@ -90,18 +90,18 @@ class Places:
             found = self._known[key] = Place(*self.sites.site(node, output))
         return found
 
-    def made_of(self, node: Node) -> str | None:
+    def fusion_note(self, node: Node) -> str | None:
         """What a node was made of, in a sentence; None for one that stands in the file as it is."""
-        told = self.sites.note(node)
+        told = self.sites.fusion_note(node)
         return None if told is None else f"{node.op} {told}"
 
     def is_added(self, node: Node) -> bool:
         """Whether the engine has put a node in, to hand on what another one gives in another form."""
-        return self.sites.added(node)
+        return self.sites.is_inserted(node)
 
     def event(self, ordinal: int, node: Node, output: str) -> Event:
         """An executed node as the facts tell of it."""
-        place = self.of(node, output)
+        place = self.place_of(node, output)
         return Event(
             ordinal,
             place.op,
@@ -178,9 +178,9 @@ class Sites:
         self._found: dict[tuple[tuple[tuple[str, str], ...], str, tuple[str, ...]], Operation | None] = {}
         self._places: dict[Operation, Source] = {}
         if executed is not None:
-            self._graph(opened(executed))
+            self._graph(inline_functions(executed))
 
-    def begins(self, nodes: Sequence[Node]) -> None:
+    def set_main_graph(self, nodes: Sequence[Node]) -> None:
         """The nodes of the main graph that is to be executed."""
         constant = {tensor.name for tensor in self._original.graph.initializer}
         given = [value.name for value in self._original.graph.input if value.name not in constant]
@@ -189,7 +189,7 @@ class Sites:
 
     def _graph(self, executed: Graph) -> None:
         self._main = executed
-        self._pairing = paired(executed, opened(self._original))
+        self._pairing = pair_graphs(executed, inline_functions(self._original))
         self._covers = covers(executed, self._pairing)
         self._found.clear()
         self._places.clear()
@@ -216,7 +216,7 @@ class Sites:
         op = self._operation(node)
         return () if op is None else tuple(_name(written) for written in self._cover(op).nodes)
 
-    def note(self, node: Node) -> str | None:
+    def fusion_note(self, node: Node) -> str | None:
         """What is said of a node that was made of others: ``was made of ...``; None for one that stands in the file."""
         op = self._operation(node)
         if op is None:
@@ -229,7 +229,7 @@ class Sites:
             return None if as_it_is else f"{'is part of' if cover.others else 'was made of'} {_named(made[0])}"
         return f"was made{f', with {cover.others} more nodes,' if cover.others else ''} of {_listed(_told(made))}"
 
-    def added(self, node: Node) -> bool:
+    def is_inserted(self, node: Node) -> bool:
         """Whether the file has no such node: what another one gives is handed on in another form."""
         op = self._operation(node)
         return op is not None and not self._computed(op) and _added(op, self._cover(op))
@@ -237,7 +237,7 @@ class Sites:
     @property
     def unmapped(self) -> tuple[str, ...]:
         """The executed nodes of which the node of the file is not known, by name."""
-        ops = [op for graph in everything(self._main) for op in graph.operations]
+        ops = [op for graph in graph_and_bodies(self._main) for op in graph.operations]
         return tuple(_name(op) for op in ops if self._cover(op).chief is None)
 
     def notes(self) -> tuple[Note, ...]:
@@ -245,9 +245,9 @@ class Sites:
         lost = self.unmapped
         if not lost:
             return ()
-        total = sum(len(graph.operations) for graph in everything(self._main))
+        total = sum(len(graph.operations) for graph in graph_and_bodies(self._main))
         more = len(lost) > _MOST
-        return (Note.of("nodes_unmapped", count=len(lost), total=total, names=tuple(lost[:_MOST]), more=more),)
+        return (Note.create("nodes_unmapped", count=len(lost), total=total, names=tuple(lost[:_MOST]), more=more),)
 
     def _computed(self, op: Operation | None) -> list[Operation]:
         """The written nodes behind an executed one that compute numbers, and no other node the same ones."""

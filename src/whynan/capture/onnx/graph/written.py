@@ -12,7 +12,7 @@ import numpy as np
 from onnx import external_data_helper, numpy_helper
 
 from whynan.capture.onnx.arrays import same_bits
-from whynan.capture.onnx.counts import floating, is_bad
+from whynan.capture.onnx.counts import is_bad, is_floating
 from whynan.capture.onnx.graph.executed import Executable, bodies_of, without_weights
 from whynan.models.onnx.model import nodes, tensors
 
@@ -37,7 +37,7 @@ _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
 
 
 @dataclass(slots=True)
-class Written:
+class WrittenGraph:
     """The nodes of the main graph, as op, inputs and outputs, and the shapes of its weights."""
 
     nodes: list[tuple[str, list[str], list[str]]] = field(default_factory=lambda: [])
@@ -49,20 +49,20 @@ class Written:
         return sum(math.prod(shape) for shape in self.shapes.values())
 
 
-def read_written(path: str) -> Written:
+def read_written(path: str) -> WrittenGraph:
     """The nodes and shapes of a file; nothing where it cannot be read, or is none of protobuf's."""
-    found = Written()
+    found = WrittenGraph()
     try:
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             for number, begin, end in _fields(data, 0, len(data)):
                 if number == _GRAPH:
                     _read_graph(data, begin, end, found)
     except (OSError, ValueError, IndexError):
-        return Written()
+        return WrittenGraph()
     return found
 
 
-def _read_graph(data: mmap.mmap, begin: int, end: int, found: Written) -> None:
+def _read_graph(data: mmap.mmap, begin: int, end: int, found: WrittenGraph) -> None:
     for number, at, until in _fields(data, begin, end):
         if number == _NODE:
             said: dict[int, list[str]] = {_INPUT: [], _OUTPUT: [], _OP: []}
@@ -74,7 +74,7 @@ def _read_graph(data: mmap.mmap, begin: int, end: int, found: Written) -> None:
             _read_shape(data, at, until, found)
 
 
-def _read_shape(data: mmap.mmap, begin: int, end: int, found: Written) -> None:
+def _read_shape(data: mmap.mmap, begin: int, end: int, found: WrittenGraph) -> None:
     name, shape = "", list[int]()
     for number, at, until in _fields(data, begin, end):
         if number == _DIMS:
@@ -119,7 +119,7 @@ def _varint(data: mmap.mmap, at: int) -> tuple[int, int]:
 # -- The bad constants of an executed graph that the file does not have: ONNX Runtime computed them before the run -----
 
 
-def computed(graph: Executable, written: Written, path: str) -> tuple[str, ...]:
+def computed_constants(graph: Executable, written: WrittenGraph, path: str) -> tuple[str, ...]:
     """The names of these constants, of the graph and of all bodies in it."""
     if not written.nodes:
         # what the file says is not known
@@ -138,7 +138,7 @@ def _bad(graph: Executable, known: set[str]) -> dict[str, Tensor]:
     for name in graph.constants:
         if name not in known:
             array = graph.array(name)
-            if floating(array) and is_bad(array):
+            if is_floating(array) and is_bad(array):
                 found[name] = array
             # what is mapped counts as memory
             graph.forget()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whynan.capture.onnx.counts import Mask, bad_mask, dtype_name, floating, mapped, tensors
+from whynan.capture.onnx.counts import Mask, bad_mask, dtype_name, is_floating, map_tensors, tensors
 from whynan.capture.onnx.execution import attribute as attribute_of
 from whynan.capture.onnx.provenance import planes
 from whynan.capture.onnx.provenance.labels import part_of
@@ -87,7 +87,7 @@ class Question:
         """Whether the result has the elements of the one operand in their order."""
         return self.node.op in ONNX.having("reshape")
 
-    def meeting(self, key: Key) -> list[Key] | None:
+    def pointwise_operands(self, key: Key) -> list[Key] | None:
         """The operands that meet element by element in one result; None where the operator is not pointwise."""
         if (
             self.node.op not in ONNX.having("pointwise")
@@ -97,7 +97,7 @@ class Question:
             return None
         return [(i,) for i in range(len(self.inputs))]
 
-    def chosen(self, key: Key) -> Mask | None:
+    def selection_mask(self, key: Key) -> Mask | None:
         """Where this operand of a ``Where`` was chosen."""
         if self.node.op != "Where" or len(self.inputs) != 3 or key not in ((1,), (2,)):
             return None
@@ -121,27 +121,27 @@ class Question:
 
         Without them None where an operand is NaN, of which the reference and the engine may make what they like.
         """
-        if not known and any(floating(v) and planes.nan_mask(np.asarray(v)).any() for v in self.inputs):
+        if not known and any(is_floating(v) and planes.nan_mask(np.asarray(v)).any() for v in self.inputs):
             return None
 
         def widened(at: Key, tensor: Tensor) -> Tensor:
             return wide(tensor, part_of(self.marks[at[0]], at[1:]) if known and at[0] < len(self.marks) else None)
 
-        given = [mapped(value, (i,), widened) for i, value in enumerate(self.inputs)]
+        given = [map_tensors(value, (i,), widened) for i, value in enumerate(self.inputs)]
         found = self.experiments.exact(self.node, given, outputs=len(self.node.outputs))
         return found[key[0]] if found is not None and key[0] < len(found) else None
 
-    def link(self, said: Note) -> ChainLink:
+    def chain_link(self, said: Note) -> ChainLink:
         """A step in the chain of a birth that this node carries on."""
         event = self.places.event(self.ordinal, self.node, next((o for o in self.node.outputs if o), ""))
         return ChainLink(
             role="step", op=event.op, phase="inference", site=event.site, node=event.node, typed_summary=said
         )
 
-    def moved(self, kind: str, key: Key) -> Plane | None:
+    def moved_plane(self, kind: str, key: Key) -> Plane | None:
         """The plane of one kind of labels where the node has moved it; None where that cannot be had."""
         output = self.result(self.outputs, key)
-        if output is None or not moves(self.node):
+        if output is None or not is_data_movement(self.node):
             return None
         found: dict[Key, Plane] = {
             k: plane for k, c in self.carriers.items() if (plane := getattr(c, kind)) is not None
@@ -163,7 +163,7 @@ class Question:
         numbers[sets] = np.arange(1, len(sets) + 1)
 
         def numbered(at: Key, tensor: Tensor) -> Tensor:
-            if not floating(tensor):
+            if not is_floating(tensor):
                 return tensor
             plane = found.get(at)
             if plane is None:
@@ -177,7 +177,7 @@ class Question:
         except Refused:
             return None
         moved = self.result(self.answers[name], key)
-        if moved is None or moved.shape != output.shape or not floating(moved):
+        if moved is None or moved.shape != output.shape or not is_floating(moved):
             return None
         table = np.array([0, *sets], dtype=np.int32)
         places = np.real(moved).astype(np.int64)
@@ -189,10 +189,10 @@ def attribute(question: Question, key: Key, output: Tensor) -> Verdict:
     bad = bad_mask(output)
     if question.node.op in ONNX.having("value-free"):
         return Verdict(np.zeros(output.shape, dtype=np.int32), bad)
-    return _copied(question, key, output, bad) or attribution.attribute(question, key, output)
+    return _single_mask_copy(question, key, output, bad) or attribution.attribute(question, key, output)
 
 
-def moves(node: Node) -> bool:
+def is_data_movement(node: Node) -> bool:
     """Whether a node gives its operands' elements, moved."""
     if node.op in ONNX.having("reshape"):
         return True
@@ -203,9 +203,9 @@ def moves(node: Node) -> bool:
     return node.op in ONNX.having("movement")
 
 
-def _copied(question: Question, key: Key, output: Tensor, bad: Mask) -> Verdict | None:
+def _single_mask_copy(question: Question, key: Key, output: Tensor, bad: Mask) -> Verdict | None:
     """The usual case of a healthy model: infinities that are those of one mask. None for every other."""
-    if not question.carriers or question.meeting(key) is None:
+    if not question.carriers or question.pointwise_operands(key) is None:
         return None
     literals: set[int] = set()
     for carrier in question.carriers.values():
@@ -214,16 +214,16 @@ def _copied(question: Question, key: Key, output: Tensor, bad: Mask) -> Verdict 
         literals.update(question.labels.present(carrier.literal))
     if len(literals) != 1 or question.node.op == "Where" or output.dtype.kind == "c" or np.isnan(output).any():
         return None
-    covered = planes.nowhere(output)
+    covered = planes.empty_mask(output)
     for carrier in question.carriers.values():
         assert carrier.literal is not None
-        own = planes.spread(carrier.literal != 0, output.shape)
+        own = planes.broadcast_plane(carrier.literal != 0, output.shape)
         if own is None:
             return None
         covered |= own & (carrier.tensor == output) if question.node.op in _KEEPS_SIGNS else own
     if (bad & ~covered).any():
         return None
-    return Verdict(bad.astype(np.int32) * np.int32(literals.pop()), planes.nowhere(output))
+    return Verdict(bad.astype(np.int32) * np.int32(literals.pop()), planes.empty_mask(output))
 
 
 def _room(output: Tensor) -> int:
@@ -236,7 +236,7 @@ def _room(output: Tensor) -> int:
 
 def wide(tensor: Tensor, mark: Mark | None) -> Tensor:
     """An operand in float64, its bad elements taken from their shadow where they have one."""
-    if not floating(tensor) or tensor.dtype.kind == "c":
+    if not is_floating(tensor) or tensor.dtype.kind == "c":
         return tensor
     found = tensor.astype(np.float64)
     if mark is None or mark.shadow is None or mark.shadow.shape != found.shape:

@@ -12,7 +12,7 @@ from whynan.capture.onnx.execution import NCHWC
 from whynan.capture.onnx.graph.sites import Places, level_of
 from whynan.capture.onnx.provenance.attribution import Question
 from whynan.capture.onnx.provenance.labels import Labels, Mark, compact
-from whynan.capture.onnx.provenance.neighbourhood import Nearby
+from whynan.capture.onnx.provenance.neighbourhood import NodeNeighbourhoods
 from whynan.capture.onnx.provenance.operands import Subject, before_cast, element_of, element_operands, kind_of
 from whynan.capture.provenance.births import SEPARATE, NamedLiterals, masks_of_limits
 from whynan.floats import infinity
@@ -39,14 +39,14 @@ class Roots:
         self.labels = labels
         self.places = places
         self.causes = causes
-        self.nearby = Nearby(causes.scopes)
+        self.nearby = NodeNeighbourhoods(causes.scopes)
         self._groups: dict[object, list[int]] = {}
         self._entered: dict[object, int] = {}
         self._derived = NamedLiterals(labels)
 
     # -- births --------------------------------------------------------------------------------------------------
 
-    def born(
+    def add_birth(
         self,
         question: Question,
         key: Key,
@@ -70,7 +70,9 @@ class Roots:
         if len(group) >= SEPARATE:
             self.labels.only(group[-1]).occurrences += 1
             return group[-1]
-        event = replace(self.places.event(ordinal, node, name), made_of=subject.made_of or self.places.made_of(node))
+        event = replace(
+            self.places.event(ordinal, node, name), made_of=subject.made_of or self.places.fusion_note(node)
+        )
         birth = Birth(
             label=0,
             label_kind="birth",
@@ -80,7 +82,7 @@ class Roots:
             causes=made_from,
             cause_links=self.causes.links(node, inputs, subject.index, kind, operands),
         )
-        module = self.places.of(node, name).module
+        module = self.places.place_of(node, name).module
         if module:
             birth.modules[module] = None
         self.nearby.begin(birth, ordinal, subject.way)
@@ -102,7 +104,9 @@ class Roots:
                 continue
             literal = not is_nan or (kind != "input" and tensor.size == 1)
             note = (
-                Note.of("model_value", sort=kind, value_name=name) if kind else Note.of("unseen_value", value_name=name)
+                Note.create("model_value", sort=kind, value_name=name)
+                if kind
+                else Note.create("unseen_value", value_name=name)
             )
             key = (name, kind, is_nan)
             set_id = self._entered.get(key)
@@ -134,7 +138,7 @@ class Roots:
         set_id = self._entered.get(key)
         if set_id is None:
             event = self.places.event(ordinal, node, node.outputs[output])
-            note = Note.of("written_by", operator=node.op)
+            note = Note.create("written_by", operator=node.op)
             set_id = self._add(note, tensor, mask, event, is_nan=False, literal=True, linked=False)
             self._entered[key] = set_id
         else:
@@ -153,7 +157,7 @@ class Roots:
             phase="inference",
             site=event.site,
             node=event.node,
-            typed_summary=Note.of(
+            typed_summary=Note.create(
                 "holds", origin=note, bad="NaN" if is_nan else infinity(element.value), index=element.index
             ),
         )
@@ -168,7 +172,7 @@ class Roots:
         )
         return self.labels.add(birth)
 
-    def extremes(self, question: Question, born: Mask, output: Tensor) -> Mask | None:
+    def limit_masks(self, question: Question, born: Mask, output: Tensor) -> Mask | None:
         """Where what overflowed were masks written as the least number of a format. None if nowhere."""
         if question.node.op not in ONNX.having("spilling") or output.dtype.kind == "c":
             return None
@@ -178,7 +182,7 @@ class Roots:
         wide = (np.asarray(value).astype(np.float64) for value in given)
         return masks_of_limits(question, wide, born, output.astype(np.float64))
 
-    def named(self, carried: Plane, question: Question, output: Tensor, position: int) -> Plane:
+    def name_literals(self, carried: Plane, question: Question, output: Tensor, position: int) -> Plane:
         """Literals of which a node computed a NaN are named after it from here on."""
         node = question.node
 
@@ -200,7 +204,7 @@ class Roots:
         return self._derived.rename(question, carried, nan_mask(output), (level_of(node), node.index), derived)
 
 
-def parts_of_birth(born: Mask, output: Tensor) -> Iterator[tuple[Mask, int]]:
+def split_births(born: Mask, output: Tensor) -> Iterator[tuple[Mask, int]]:
     """The born elements in parts that may have fates of their own, each with the count of its kind."""
     nan = born & nan_mask(output)
     for kind in (nan, born & ~nan):

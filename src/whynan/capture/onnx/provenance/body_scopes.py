@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 import numpy as np
 
-from whynan.capture.onnx.counts import bad_mask, floating, is_array
+from whynan.capture.onnx.counts import bad_mask, is_array, is_floating
 from whynan.capture.onnx.execution import is_batched
 from whynan.capture.onnx.provenance.labels import Mark, flat
 
@@ -25,7 +25,7 @@ KEPT: Final = 2
 """Iterations of one body whose values stay known when they are over: the causes of births reach so far back."""
 
 
-class Written(NamedTuple):
+class ValueWriter(NamedTuple):
     """A node that wrote a value, and what ran before it."""
 
     node: Node
@@ -46,7 +46,7 @@ class Scope:
 
     marks: dict[str, Marks] = field(default_factory=lambda: {})
     values: dict[str, Tensor] = field(default_factory=lambda: {})
-    writers: dict[str, Written] = field(default_factory=lambda: {})
+    writers: dict[str, ValueWriter] = field(default_factory=lambda: {})
     kinds: dict[str, str] = field(default_factory=lambda: {})
     """Of what the graph begins with: ``input`` or ``initializer``."""
     carried: dict[str, str] = field(default_factory=lambda: {})
@@ -157,7 +157,7 @@ class Scopes:
             candidates += [before.marks.get(name) for name in places]
         around = self.mark_of(outer)
         first = [around] if before is None else []
-        if isinstance(value, list) or not floating(value):
+        if isinstance(value, list) or not is_floating(value):
             # of what cannot be bad there is nothing to tell one from another by
             return (first or [c for c in candidates if c is not None] or [around])[0] if outer else None
         tensor: Any = np.asarray(value)
@@ -178,7 +178,7 @@ class Scopes:
             self._forget(self.here.over.pop(0))
             self.here.over[0].before = None
 
-    def done(self, node: Node) -> None:
+    def finish_bodies(self, node: Node) -> None:
         """A node with bodies has run: what it gave is known to come from its last iteration."""
         here = self.here
         if here.finished and here.over:
@@ -222,7 +222,7 @@ def _fitting(mark: Mark, bad: Any, number: int) -> Mark | None:
     return None
 
 
-def stacked(iterations: Sequence[Iteration], position: int, shape: tuple[int, ...]) -> Mark | None:
+def stack_marks(iterations: Sequence[Iteration], position: int, shape: tuple[int, ...]) -> Mark | None:
     """The marks of an output of a body, over all iterations, as one value; None where they make no such shape."""
     parts: list[Plane] = []
     found = [_part(each, position) for each in iterations]

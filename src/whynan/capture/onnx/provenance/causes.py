@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from whynan.capture.onnx.arrays import same_bits
-from whynan.capture.onnx.counts import at, dtype_name, finite_range, floating, tensors
+from whynan.capture.onnx.counts import dtype_name, finite_range, is_floating, tensors, value_at
 from whynan.capture.onnx.execution import NCHWC, attribute, operand_names
 from whynan.capture.onnx.graph.names import is_reordered
 from whynan.capture.onnx.graph.sites import Places, path_of
 from whynan.capture.onnx.provenance.interventions import Experiments
 from whynan.capture.onnx.provenance.operands import locate
 from whynan.capture.onnx.provenance.roles import decisive_operand
-from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explained
+from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explain_event
 from whynan.capture.provenance.dependence import Refused
 from whynan.ops.table import ONNX
 from whynan.records import ChainLink, Note, shown
@@ -69,12 +69,12 @@ class Causes:
         for _ in range(HOPS):
             if spot is None or not spot.name:
                 break
-            link, spot, value = self._one(spot, value)
+            link, spot, value = self._explain_element(spot, value)
             if link is not None:
                 links.append(link)
         return tuple(reversed(links))
 
-    def _one(self, spot: Spot, value: Any) -> tuple[ChainLink | None, Spot | None, Any]:
+    def _explain_element(self, spot: Spot, value: Any) -> tuple[ChainLink | None, Spot | None, Any]:
         """The node that wrote an element, in a sentence with its values, and where to look next."""
         scope = scope_of(spot.name, spot.scope)
         if scope is None:
@@ -88,18 +88,18 @@ class Causes:
             return None, Spot(node.inputs[0], None, scope), value
         if spot.index is None:
             low, high = finite_range(np.asarray(value))
-            said = Note.of("made_range", operator=node.op, low=shown(low), high=shown(high))
+            said = Note.create("made_range", operator=node.op, low=shown(low), high=shown(high))
             return self._link(node, said), None, None
         if node.op in ONNX.having("constant"):
-            return self._link(node, Note.of("model_writes", result=shown(value))), None, None
+            return self._link(node, Note.create("model_writes", result=shown(value))), None, None
         if node.op in ONNX.having("random"):
-            return self._link(node, Note.of("drew", operator=node.op, result=shown(value))), None, None
+            return self._link(node, Note.create("drew", operator=node.op, result=shown(value))), None, None
         if node.op in ONNX.having("control"):
             return self._within(node, scope, spot, value)
         inputs = [self._kept(name, scope) for name in node.inputs]
         unknown = any(kept is None and name for kept, name in zip(inputs, node.inputs, strict=True))
         if unknown or node.domain == NCHWC:
-            return self._link(node, Note.of("made", operator=node.op, result=shown(value))), None, None
+            return self._link(node, Note.create("made", operator=node.op, result=shown(value))), None, None
         return self._explained(node, inputs, spot, value, scope)
 
     def _explained(
@@ -111,15 +111,15 @@ class Causes:
         if node.op in ONNX.having("movement", "reshape"):
             moved = self._moved(node, inputs, index, node.outputs.index(spot.name), scope)
             if moved is None:
-                return self._link(node, Note.of("made", operator=node.op, result=shown(value))), None, None
+                return self._link(node, Note.create("made", operator=node.op, result=shown(value))), None, None
             position, place = moved
             return None, Spot(node.inputs[position], place, scope), value
         if node.op in ONNX.having("product") and (found := self._product(node, inputs, spot, value)) is not None:
             return found
         if node.op == "Softmax" and value == 0 and _is_masked(inputs[0], index):
-            link = self._link(node, Note.of("logit_of_infinity", operator=node.op, result=shown(value)))
+            link = self._link(node, Note.create("logit_of_infinity", operator=node.op, result=shown(value)))
             return link, Spot(node.inputs[0], index, scope), float("-inf")
-        said, part = explained(_DIALECT, node.op, value, _parts(node, inputs, index), dtype)
+        said, part = explain_event(_DIALECT, node.op, value, _parts(node, inputs, index), dtype)
         link = None if said is None else self._link(node, said)
         if part is None or part.place is None:
             return link, None, None
@@ -132,7 +132,7 @@ class Causes:
         index = spot.index
         assert index is not None
         rows = [locate(node, inputs, i, index)[1] for i in (0, 1)]
-        if rows[0] is None or rows[1] is None or not floating(rows[0]) or not isinstance(value, (int, float)):
+        if rows[0] is None or rows[1] is None or not is_floating(rows[0]) or not isinstance(value, (int, float)):
             return None
         computed = [scope_of(name, spot.scope) for name in node.inputs[:2]]
         known = [
@@ -161,21 +161,23 @@ class Causes:
         whole, part = self._kept(outer, holder), scope.values.get(spot.name)
         if whole is None or part is None:
             return self._handed(scope, spot, value), None, None
-        index = within(whole, part, spot.index, scope)
+        index = index_in_whole(whole, part, spot.index, scope)
         if index is None:
             return self._handed(scope, spot, value), None, None
         return None, Spot(outer, index, holder), value
 
     def _within(self, node: Node, scope: Scope, spot: Spot, value: Any) -> tuple[ChainLink | None, Spot | None, Any]:
         """What a node with bodies gave is what its last iteration left, but for what is made of all of them."""
-        link = self._link(node, Note.of("made", operator=node.op, result=shown(value)))
+        link = self._link(node, Note.create("made", operator=node.op, result=shown(value)))
         last, name = scope.inside.get(spot.name, (None, ""))
         if last is None or spot.index is None:
             return link, None, None
         left, made = self._kept(name, last), self._kept(spot.name, scope)
         if left is None or (made is not None and left.shape != made.shape) or left.ndim != len(spot.index):
             return link, None, None
-        return (None, Spot(name, spot.index, last), value) if at(left, spot.index) == value else (link, None, None)
+        return (
+            (None, Spot(name, spot.index, last), value) if value_at(left, spot.index) == value else (link, None, None)
+        )
 
     def _handed(self, scope: Scope, spot: Spot, value: Any) -> ChainLink | None:
         """What a body was given, where it is not known how that came to be."""
@@ -183,7 +185,7 @@ class Causes:
         if written is None or spot.index is None:
             return None
         body = path_of(written.node).removesuffix("/")
-        said = Note.of("body_begins", value_name=spot.name, index=spot.index, result=shown(value), body=body)
+        said = Note.create("body_begins", value_name=spot.name, index=spot.index, result=shown(value), body=body)
         return ChainLink(role="cause", op=None, phase="inference", site=None, typed_summary=said)
 
     # -- where things are ----------------------------------------------------------------------------------------
@@ -194,14 +196,14 @@ class Causes:
 
     def _dtype(self, spot: Spot, inputs: list[Tensor | None]) -> str:
         kept = self._kept(spot.name, spot.scope)
-        known = kept if kept is not None else next((t for t in inputs if t is not None and floating(t)), None)
+        known = kept if kept is not None else next((t for t in inputs if t is not None and is_floating(t)), None)
         return "float32" if known is None else dtype_name(known.dtype)
 
     def _moved(
         self, node: Node, inputs: list[Tensor | None], index: Index, output: int, scope: Scope
     ) -> tuple[int, Index] | None:
         """The operand and the element of it that a moving node has put in this place: it moves their numbers."""
-        sizes = [0 if t is None or not floating(t) else t.size for t in inputs]
+        sizes = [0 if t is None or not is_floating(t) else t.size for t in inputs]
         first = next((i for i, t in enumerate(inputs) if t is not None), None)
         if first is None:
             return None
@@ -220,7 +222,7 @@ class Causes:
             return None
 
         def numbered(key: tuple[int, ...], tensor: Tensor) -> Tensor:
-            if not floating(tensor):
+            if not is_floating(tensor):
                 return tensor
             start = int(starts[key[0]])
             return np.arange(start, start + tensor.size, dtype=np.float64).reshape(tensor.shape).astype(tensor.dtype)
@@ -250,9 +252,9 @@ class Causes:
         told: dict[str, Any] = {"result": shown(value) if known else None, "known": known}
         if is_reordered(spot.name):
             # the file has none of this name
-            said = Note.of("reordered", **told)
+            said = Note.create("reordered", **told)
         else:
-            said = Note.of("outside", sort=scope.kinds[spot.name], tensor=spot.name, index=spot.index, **told)
+            said = Note.create("outside", sort=scope.kinds[spot.name], tensor=spot.name, index=spot.index, **told)
         return ChainLink(role="cause", op=None, phase="inference", site=None, typed_summary=said)
 
     def _link(self, node: Node, said: Note) -> ChainLink:
@@ -271,7 +273,7 @@ def scope_of(name: str, scope: Scope | None) -> Scope | None:
     return None
 
 
-def within(whole: Tensor, part: Tensor, index: Index, scope: Scope) -> Index | None:
+def index_in_whole(whole: Tensor, part: Tensor, index: Index, scope: Scope) -> Index | None:
     """The place in a value of an element of what a body was given of it: the whole, or the slice of its iteration."""
     if whole.shape == part.shape:
         return index
@@ -301,7 +303,7 @@ def _parts(node: Node, inputs: list[Tensor | None], index: Index) -> list[Part]:
         if (
             tensor is None
             or tensor.dtype.kind in "OUS"
-            or not (floating(tensor) or node.op in ONNX.having("pointwise", "scale"))
+            or not (is_floating(tensor) or node.op in ONNX.having("pointwise", "scale"))
         ):
             # an axis or a shape has no part in a value
             continue
@@ -309,10 +311,10 @@ def _parts(node: Node, inputs: list[Tensor | None], index: Index) -> list[Part]:
         name = node.inputs[position]
         if region is not None:
             low, high = finite_range(region)
-            if floating(tensor) and low is not None and high is not None:
+            if is_floating(tensor) and low is not None and high is not None:
                 found.append(Part(row=(float(low), float(high))))
-        elif place is not None and (floating(tensor) or node.op != "Where"):
-            found.append(Part(at(tensor, place), None, name, place))
+        elif place is not None and (is_floating(tensor) or node.op != "Where"):
+            found.append(Part(value_at(tensor, place), None, name, place))
     return found
 
 

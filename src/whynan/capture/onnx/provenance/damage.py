@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whynan.capture.onnx.counts import floating, is_array, tensors
+from whynan.capture.onnx.counts import is_array, is_floating, tensors
 from whynan.capture.onnx.provenance import planes
 from whynan.capture.onnx.provenance.labels import Mark, compact, part_of
-from whynan.capture.provenance.damage import LARGEST, Source, nan_of, note, tainted
+from whynan.capture.provenance.damage import LARGEST, Source, nan_of, record_step, taint_plane
 from whynan.ops.table import ONNX
 from whynan.records import Note
 
@@ -37,7 +37,7 @@ def add_shadow(question: Question, key: Key, mark: Mark) -> None:
         mark.shadow = exact
 
 
-def absorbed(question: Question, bad: Sequence[bool]) -> dict[int, Mark]:
+def taint_outputs(question: Question, bad: Sequence[bool]) -> dict[int, Mark]:
     """A node read a birth or a tainted value, and wrote something finite: the marks of outputs that are tainted."""
     node = question.node
     if node.op in ONNX.having("value-free", "random", "control") or _asks(node, question.inputs):
@@ -49,14 +49,14 @@ def absorbed(question: Question, bad: Sequence[bool]) -> dict[int, Mark]:
         if bad[position] or not is_array(output) or isinstance(output, list) or not node.outputs[position]:
             continue
         tensor = np.asarray(output)
-        if question.swallows and tensor.size and floating(tensor):
+        if question.swallows and tensor.size and is_floating(tensor):
             dropped = list(nan_of(planes, sources).values())
-        plane = tainted(question, (position,), tensor, sources)
+        plane = taint_plane(question, (position,), tensor, sources)
         if plane is not None and plane.any():
             found[position] = Mark(taint=compact(plane))
     for source in dropped:
         kind = "place_of_nan" if node.op in ONNX.having("placing") else "drops_nan"
-        note(question, source.plane, Note.of(kind, operator=node.op))
+        record_step(question, source.plane, Note.create(kind, operator=node.op))
     return found
 
 
@@ -85,6 +85,6 @@ def _asks(node: Node, inputs: Sequence[Value]) -> bool:
     if node.inputs[0] == node.inputs[1]:
         return True
     return any(
-        floating(v) and not isinstance(v, list) and v is not None and v.size == 1 and bool(np.isinf(v).all())
+        is_floating(v) and not isinstance(v, list) and v is not None and v.size == 1 and bool(np.isinf(v).all())
         for v in inputs
     )

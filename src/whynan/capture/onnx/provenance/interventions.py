@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.capture.onnx.counts import floating, is_array, mapped
+from whynan.capture.onnx.counts import is_array, is_floating, map_tensors
 from whynan.capture.onnx.execution import attribute, schema_of
 from whynan.capture.provenance.dependence import Refused
 from whynan.ops.table import ONNX
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from whynan.capture.onnx.counts import Key
-    from whynan.capture.onnx.execution import Alone, Node, Tensor, Value
+    from whynan.capture.onnx.execution import Node, SingleNodeRunner, Tensor, Value
 
 MOST: Final = 20_000
 """Nodes that are run again in one trace."""
 EVALUATIONS: Final = 2000
 """Nodes that are evaluated in float64."""
-TOO_MANY: Final = Note.of("too_many_nodes")
+TOO_MANY: Final = Note.create("too_many_nodes")
 
 
 class Experiments:
     """Runs nodes again, so often and no more; `notes` is told when there are too many."""
 
-    def __init__(self, alone: Alone, notes: dict[Note, None]) -> None:
+    def __init__(self, alone: SingleNodeRunner, notes: dict[Note, None]) -> None:
         self._alone = alone
         self._notes = notes
         self._left = MOST
@@ -47,7 +47,7 @@ class Experiments:
             self._notes[TOO_MANY] = None
             raise Refused("too many nodes")
         self._left -= 1
-        given = list(inputs) if replace is None else [mapped(v, (i,), replace) for i, v in enumerate(inputs)]
+        given = list(inputs) if replace is None else [map_tensors(v, (i,), replace) for i, v in enumerate(inputs)]
         try:
             return self._alone(node, given)
         except Exception as error:
@@ -57,7 +57,7 @@ class Experiments:
     def exact(self, node: Node, inputs: Sequence[Value], *, outputs: int) -> list[Tensor | None] | None:
         """The outputs of a node as ONNX's reference has them in float64; None where it has none."""
         if self._evaluations <= 0:
-            self._notes[Note.of("damage_not_followed", of="nodes")] = None
+            self._notes[Note.create("damage_not_followed", of="nodes")] = None
             return None
         self._evaluations -= 1
         if node.op in ONNX.having("random", "control"):
@@ -65,7 +65,7 @@ class Experiments:
         if node.op in ("Cast", "CastLike"):
             # into a floating dtype: the very number
             value = inputs[0]
-            return [value] if floating(value) and _to_float(node, inputs) and not isinstance(value, list) else None
+            return [value] if is_floating(value) and _to_float(node, inputs) and not isinstance(value, list) else None
         schema = schema_of(node)
         if schema is None:
             return None
@@ -77,7 +77,7 @@ class Experiments:
 
 def _to_float(node: Node, inputs: Sequence[Value]) -> bool:
     if node.op == "CastLike":
-        return len(inputs) > 1 and floating(inputs[1])
+        return len(inputs) > 1 and is_floating(inputs[1])
     # of onnx's TensorProto: FLOAT, FLOAT16, DOUBLE, BFLOAT16
     return attribute(node, "to") in (1, 10, 11, 16)
 

@@ -97,10 +97,10 @@ def compact(plane: Plane) -> Plane:
     return plane
 
 
-def released(mark: Marks, labels: Labels) -> Marks:
+def release_mark(mark: Marks, labels: Labels) -> Marks:
     """What is left of a mark that no node reads any more: counts, in case the value leaves."""
     if isinstance(mark, list):
-        return [released(part, labels) for part in mark]
+        return [release_mark(part, labels) for part in mark]
     if mark is None or (mark.plane is None and mark.taint is None):
         return mark
     return Mark(
@@ -129,7 +129,7 @@ def part_of(mark: Marks, path: tuple[int, ...]) -> Mark | None:
 # -- What operators on sequences and optionals do to marks: they hand whole tensors on ---------------------------------
 
 
-def passed(node: Node, inputs: Sequence[Value], marks: Sequence[Marks]) -> list[Marks] | None:
+def sequence_marks(node: Node, inputs: Sequence[Value], marks: Sequence[Marks]) -> list[Marks] | None:
     """The marks of the outputs of an operator on sequences; None for every other, and where nothing is marked."""
     if not any(m is not None for m in marks):
         return None

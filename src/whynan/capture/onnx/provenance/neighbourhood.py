@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from whynan.capture.onnx.counts import at, dtype_name, finite_range
+from whynan.capture.onnx.counts import dtype_name, finite_range, value_at
 from whynan.capture.onnx.execution import attribute, operand_names
-from whynan.capture.provenance.neighbourhood import Around, limits, plain
+from whynan.capture.provenance.neighbourhood import NeighbourhoodLog, limits, plain_argument
 from whynan.records import Argument, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from whynan.capture.onnx.execution import Node, Value
-    from whynan.capture.onnx.provenance.body_scopes import Scope, Scopes, Written
+    from whynan.capture.onnx.provenance.body_scopes import Scope, Scopes, ValueWriter
     from whynan.capture.provenance.neighbourhood import Numbers
     from whynan.traces import Birth
 
@@ -23,30 +23,30 @@ _FEW = 8
 """Elements of a list of numbers, as axes are, that are told one by one."""
 
 
-class Nearby:
+class NodeNeighbourhoods:
     """The neighbourhoods of a run's births. Nothing of it works while nothing is bad, and it keeps no values."""
 
     def __init__(self, scopes: Scopes) -> None:
         self._scopes = scopes
-        self._around = Around(self, "onnx")
+        self._around = NeighbourhoodLog(self, "onnx")
         self._nodes: dict[int, Node] = {}
         self._inputs: Sequence[Value] = ()
         self._outputs: Sequence[Value] = ()
         self._ordinal = -1
 
-    def came(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value], ordinal: int) -> None:
+    def record_bad_node(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value], ordinal: int) -> None:
         """A node has written or read something bad; its values are there until the next one comes."""
         self._inputs, self._outputs, self._ordinal = inputs, outputs, ordinal
         self._nodes[ordinal] = node
-        self._around.came(ordinal)
+        self._around.record_bad_reader(ordinal)
 
-    def begin(self, birth: Birth, ordinal: int, way: Sequence[Written] = ()) -> None:
+    def begin(self, birth: Birth, ordinal: int, way: Sequence[ValueWriter] = ()) -> None:
         """A birth at the node that has come last, or told of the one that the way to that node begins with."""
         self._nodes |= {written.ordinal: written.node for written in way}
         middle, *later = (*(written.ordinal for written in way), ordinal)
         self._around.begin(birth, middle, later)
 
-    def read(self, event: int) -> frozenset[int]:
+    def writers_read(self, event: int) -> frozenset[int]:
         """The events that had written what a node has read."""
         node = self._nodes.get(event)
         found = [self._writer(name) for name in node.inputs] if node is not None else []
@@ -63,7 +63,7 @@ class Nearby:
             if value:
                 given = self._inputs[i] if here and i < len(self._inputs) else self._value(value)
                 arguments.append(self._argument(name, value, given, numbers))
-        arguments += [plain(name, value) for name, value in _attributes(node).items()]
+        arguments += [plain_argument(name, value) for name, value in _attributes(node).items()]
         equation = attribute(node, "equation")
         arguments += [Argument(name="equation", text=equation)] if isinstance(equation, str) else []
         first = next((i for i, o in enumerate(node.outputs) if o), 0)
@@ -79,7 +79,7 @@ class Nearby:
     def _argument(self, name: str, value: str, given: Any, numbers: Numbers) -> Argument:
         found = self._level(value)
         event = self._writer(value)
-        elements = numbers.of((value, None if found is None else found[1]))
+        elements = numbers.number_of((value, None if found is None else found[1]))
         if given is None or isinstance(given, list):
             return Argument(name=name, event=event, elements=elements)
         tensor = np.asarray(given)
@@ -90,7 +90,7 @@ class Nearby:
             listed = tuple(int(v) for v in tensor)
         low, high = limits(*finite_range(tensor)) if tensor.size else (None, None)
         if tensor.size == 1 and low is None:
-            low, high = limits(*(at(tensor, (0,) * tensor.ndim),) * 2)
+            low, high = limits(*(value_at(tensor, (0,) * tensor.ndim),) * 2)
         return Argument(
             name=name,
             event=event,

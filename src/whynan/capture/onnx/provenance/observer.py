@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from whynan.capture.onnx.counts import bad_mask, dtype_name, floating, is_array, is_bad, nan_mask, tensors
+from whynan.capture.onnx.counts import bad_mask, dtype_name, is_array, is_bad, is_floating, nan_mask, tensors
 from whynan.capture.onnx.execution import Counters
 from whynan.capture.onnx.graph.executed import last_readers
 from whynan.capture.onnx.graph.sites import Places
 from whynan.capture.onnx.provenance.attribution import Carrier, Question, attribute
-from whynan.capture.onnx.provenance.births import Roots, parts_of_birth, writes_constants
-from whynan.capture.onnx.provenance.body_scopes import Scopes, Written, is_joined, stacked
+from whynan.capture.onnx.provenance.births import Roots, split_births, writes_constants
+from whynan.capture.onnx.provenance.body_scopes import Scopes, ValueWriter, is_joined, stack_marks
 from whynan.capture.onnx.provenance.causes import Causes
-from whynan.capture.onnx.provenance.damage import absorbed, add_shadow
+from whynan.capture.onnx.provenance.damage import add_shadow, taint_outputs
 from whynan.capture.onnx.provenance.interventions import Experiments
-from whynan.capture.onnx.provenance.labels import Labels, Mark, compact, flat, part_of, passed, released
+from whynan.capture.onnx.provenance.labels import Labels, Mark, compact, flat, part_of, release_mark, sequence_marks
 from whynan.capture.onnx.provenance.sinks import GraphSinks
 from whynan.capture.onnx.recorder import range_of
 from whynan.capture.provenance.births import add_step
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from whynan.capture.onnx.counts import Key
-    from whynan.capture.onnx.execution import Alone, Node, Tensor, Value
+    from whynan.capture.onnx.execution import Node, SingleNodeRunner, Tensor, Value
     from whynan.capture.onnx.graph.sites import NodePlaces
     from whynan.capture.onnx.provenance.labels import Marks, Plane
     from whynan.capture.onnx.recorder import Recorder
     from whynan.capture.onnx.single_node import NodeKeeper
 
 
-class Births:
+class BirthObserver:
     """Finds births, fates, chains and operands in what an engine tells, and writes them as it goes.
 
     Args:
@@ -75,7 +75,7 @@ class Births:
 
     # -- what the engine tells -----------------------------------------------------------------------------------
 
-    def begins(self, nodes: Sequence[Node], alone: Alone) -> None:
+    def on_begin(self, nodes: Sequence[Node], alone: SingleNodeRunner) -> None:
         """The run begins."""
         self.before(nodes)
         self._last = last_readers(nodes)
@@ -85,7 +85,7 @@ class Births:
         causes = Causes(self.scopes, self.places, experiments)
         self._ready = experiments, Roots(self.labels, self.places, causes)
 
-    def enters(self, name: str, value: Value, kind: Literal["input", "initializer"]) -> None:
+    def on_input(self, name: str, value: Value, kind: Literal["input", "initializer"]) -> None:
         """A value that the graph begins with."""
         self.scopes.main.kinds[name] = kind
         self.scopes.remember(self.scopes.main, name, value)
@@ -95,7 +95,7 @@ class Births:
             if isinstance(part, list):
                 return [of(each) for each in part]
             tensor: Any = part
-            bad = floating(part) and is_bad(tensor)
+            bad = is_floating(part) and is_bad(tensor)
             return roots.enter(name, kind, np.asarray(tensor), None, self._events) if bad else None
 
         mark = of(value)
@@ -104,11 +104,11 @@ class Births:
             planes = [m.plane for m in flat(mark) if m.plane is not None]
             self._unread[name] = frozenset(label for plane in planes for label in self.labels.labels_in(plane))
 
-    def wrote(self, values: Sequence[Value]) -> None:
+    def on_values(self, values: Sequence[Value]) -> None:
         """Some nodes have run."""
         self._ahead(values)
 
-    def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+    def on_node(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         """A node has run."""
         ordinal = self._events
         self._events += 1
@@ -121,7 +121,7 @@ class Births:
                 self._parts[1].first_read(self._unread.pop(name), node, name, ordinal)
         for name in node.outputs:
             if name:
-                self.scopes.here.writers[name] = Written(node, ordinal)
+                self.scopes.here.writers[name] = ValueWriter(node, ordinal)
         marks = [self.scopes.mark_of(name) for name in node.inputs] if self.scopes.marked else []
         read = any(m is not None for m in marks)
         if any(bad) or read or (node.op in ONNX.having("control") and self.scopes.here.finished):
@@ -131,29 +131,29 @@ class Births:
             if self.keeper is not None:
                 self.keeper.keep(self.labels.births[known:], node, inputs, outputs)
         if node.op in ONNX.having("control"):
-            self.scopes.done(node)
+            self.scopes.finish_bodies(node)
         for name, value in zip(node.outputs, outputs, strict=False):
             if name:
                 self.scopes.remember(self.scopes.here, name, value)
         self._release(node)
         if self.labels.births and not self._told:
             self._told = 1
-            self.recorder.so_far(self.trace, now=True)
+            self.recorder.write_interim_facts(self.trace, now=True)
         else:
-            self.recorder.so_far(self.trace)
+            self.recorder.write_interim_facts(self.trace)
 
-    def enters_body(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
+    def on_body_enter(self, names: Sequence[str], values: Sequence[Value], carried: Sequence[str]) -> None:
         """An iteration of a body begins."""
         self.scopes.enter(names, values, carried)
 
-    def leaves_body(self, names: Sequence[str], values: Sequence[Value]) -> None:
+    def on_body_leave(self, names: Sequence[str], values: Sequence[Value]) -> None:
         """An iteration of a body is over."""
         del values
         self.scopes.leave(names)
 
-    def leaves(self, name: str, value: Value) -> None:
+    def on_output(self, name: str, value: Value) -> None:
         """An output of the graph."""
-        self._sinks.leaves(name, value, self.scopes.main.marks.get(name))
+        self._sinks.add_output(name, value, self.scopes.main.marks.get(name))
 
     # -- what is known -------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class Births:
         sinks = reached.sinks if reached.left else reached.held(self._unfinished())
         notes = (*self.notes, *reached.given())
         if self.recorder.omitted:
-            notes = (*notes, Note.of("value_ranges_left_out", values=self.recorder.omitted))
+            notes = (*notes, Note.create("value_ranges_left_out", values=self.recorder.omitted))
         return Trace(
             births=list(self.labels.births),
             sinks=list(sinks),
@@ -193,15 +193,15 @@ class Births:
     def _counted(self, node: Node, position: int, value: Value, ordinal: int) -> bool:
         """Count one value that a node wrote; whether it holds something bad."""
         if isinstance(value, list):
-            bad = any(floating(tensor) and is_bad(tensor) for _, tensor in tensors(value, ()))
+            bad = any(is_floating(tensor) and is_bad(tensor) for _, tensor in tensors(value, ()))
             if self._ranges:
-                self.recorder.range(range_of(self.places, node, position, self._count(value), ordinal))
+                self.recorder.record_range(range_of(self.places, node, position, self._count(value), ordinal))
             return bad
-        if not self._ranges and not floating(value):
+        if not self._ranges and not is_floating(value):
             return False
         counted = self._count(value)
         if self._ranges:
-            self.recorder.range(range_of(self.places, node, position, counted, ordinal))
+            self.recorder.record_range(range_of(self.places, node, position, counted, ordinal))
         return counted.bad > 0
 
     # -- what is bad ---------------------------------------------------------------------------------------------
@@ -217,11 +217,11 @@ class Births:
     ) -> None:
         """Explain a node that wrote something bad, or read something bad."""
         experiments, roots = self._parts
-        roots.nearby.came(node, inputs, outputs, ordinal)
+        roots.nearby.record_bad_node(node, inputs, outputs, ordinal)
         known: Sequence[Marks] | None = None
         if node.op in ONNX.having("control") and self.scopes.here.finished:
             known = self._from_bodies(node, outputs)
-        elif (sequences := passed(node, inputs, marks)) is not None:
+        elif (sequences := sequence_marks(node, inputs, marks)) is not None:
             known = sequences
         carriers = self._carriers(node, inputs, marks, any(bad), ordinal)
         question = Question(node, inputs, outputs, marks, carriers, self.labels, experiments, self.places, ordinal)
@@ -231,12 +231,12 @@ class Births:
                 continue
             given = known[position] if known is not None and position < len(known) else None
             if bad[position]:
-                mark = self._explained(question, position, value, given, known is not None)
+                mark = self._output_marks(question, position, value, given, known is not None)
                 self.scopes.mark(name, mark)
             elif given is not None:
                 self.scopes.mark(name, given)
         if any(flat(m) for m in marks) and not all(bad) and known is None:
-            for position, mark in absorbed(question, bad).items():
+            for position, mark in taint_outputs(question, bad).items():
                 self.scopes.mark(node.outputs[position], mark)
 
     def _carriers(
@@ -247,7 +247,7 @@ class Births:
             return found
         for i, value in enumerate(inputs):
             for key, tensor in tensors(value, (i,)):
-                if not floating(tensor):
+                if not is_floating(tensor):
                     continue
                 mark = part_of(marks[i], key[1:]) if i < len(marks) else None
                 plane = None if mark is None or mark.plane is None else mark.plane
@@ -277,13 +277,13 @@ class Births:
             carrier.literal_nan = bool((nan_mask(tensor) & (carrier.literal != 0)).any())
         return carrier
 
-    def _explained(self, question: Question, position: int, value: Value, given: Marks, from_within: bool) -> Marks:
+    def _output_marks(self, question: Question, position: int, value: Value, given: Marks, from_within: bool) -> Marks:
         """The marks of an output that holds something bad; `given`: what bodies or sequences say of it already."""
 
         def of(part: Value, key: Key) -> Marks:
             if isinstance(part, list):
                 return [of(each, (*key, i)) for i, each in enumerate(part)]
-            if not floating(part):
+            if not is_floating(part):
                 return None
             tensor: Any = np.asarray(part)
             if not is_bad(tensor):
@@ -311,16 +311,16 @@ class Births:
         births = any(c.explains is not None for c in question.carriers.values())
         before = labels.labels_in(carried) if births else frozenset[int]()
         if born.any():
-            masks = roots.extremes(question, born, tensor)
+            masks = roots.limit_masks(question, born, tensor)
             if masks is not None:
                 literal = roots.constant(node, tensor, masks, ordinal, key[0])
                 carried, born = np.where(masks, np.int32(literal), carried), born & ~masks
-            for part, count in parts_of_birth(born, tensor):
-                birth = roots.born(question, key, tensor, part, count, verdict.causes_of(part, question), ordinal)
+            for part, count in split_births(born, tensor):
+                birth = roots.add_birth(question, key, tensor, part, count, verdict.causes_of(part, question), ordinal)
                 carried = np.where(part, np.int32(birth), carried)
         if labels.literals and node.op not in ONNX.having("copying"):
-            carried = roots.named(carried, question, tensor, key[0])
-        add_step(labels, before, lambda: question.link(Note.of("carries_on", operator=node.op)))
+            carried = roots.name_literals(carried, question, tensor, key[0])
+        add_step(labels, before, lambda: question.chain_link(Note.create("carries_on", operator=node.op)))
         mark = Mark(compact(carried.astype(np.int32, copy=False)))
         add_shadow(question, key, mark)
         return mark
@@ -340,7 +340,9 @@ class Births:
                 found.append(mark)
                 continue
             shape = np.asarray(value).shape
-            whole = stacked(iterations, place, shape) if is_joined(node, position, len(last.names) - shift) else None
+            whole = (
+                stack_marks(iterations, place, shape) if is_joined(node, position, len(last.names) - shift) else None
+            )
             found.append(whole if whole is not None else mark)
         return found
 
@@ -355,7 +357,7 @@ class Births:
         for name in (*self._over.pop(node.index, ()), *node.outputs) if held else ():
             mark = held.get(name)
             if mark is not None and self._last.get(name, -1) <= node.index:
-                held[name] = released(mark, self.labels)
+                held[name] = release_mark(mark, self.labels)
 
 
 def _counter() -> Callable[[Value], Counters]:
@@ -370,6 +372,6 @@ def counters_of(value: Value) -> Counters:
         return Counters("string", (), 0)
     tensor = np.asarray(value)
     shape = tuple(int(s) for s in tensor.shape)
-    nan = int(np.count_nonzero(nan_mask(tensor))) if floating(tensor) else 0
-    infinite = int(np.count_nonzero(bad_mask(tensor))) - nan if floating(tensor) else 0
+    nan = int(np.count_nonzero(nan_mask(tensor))) if is_floating(tensor) else 0
+    infinite = int(np.count_nonzero(bad_mask(tensor))) - nan if is_floating(tensor) else 0
     return Counters(dtype_name(tensor.dtype), shape, int(tensor.size), n_nan=nan, n_posinf=infinite)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.capture.onnx.counts import at, dtype_name, finite_range, floating, is_array, number
+from whynan.capture.onnx.counts import dtype_name, finite_range, is_array, is_floating, number, value_at
 from whynan.capture.onnx.execution import attribute, numbers_of, operand_names
 from whynan.capture.provenance.dependence import broadcast_index
 from whynan.ops.table import ONNX
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.counts import Mask
     from whynan.capture.onnx.execution import Node, Tensor, Value
     from whynan.capture.onnx.graph.sites import Places
-    from whynan.capture.onnx.provenance.body_scopes import Scopes, Written
+    from whynan.capture.onnx.provenance.body_scopes import Scopes, ValueWriter
     from whynan.records import BirthKind
     from whynan.records.base import Number
 
@@ -60,7 +60,7 @@ def _operand(
     if region is not None:
         low, high = finite_range(region)
         return Operand(**known, value=decisive_value(region), min=low, max=high)
-    return Operand(**known) if place is None else Operand(**known, index=place, value=at(tensor, place))
+    return Operand(**known) if place is None else Operand(**known, index=place, value=value_at(tensor, place))
 
 
 def decisive_value(region: Tensor) -> Number | bool | str | None:
@@ -68,7 +68,7 @@ def decisive_value(region: Tensor) -> Number | bool | str | None:
     if not region.size or region.dtype.kind == "b":
         return None
     flat = region.reshape(-1)
-    if region.dtype.kind != "c" and floating(region):
+    if region.dtype.kind != "c" and is_floating(region):
         flat = flat.astype(np.float64)
     elif flat.dtype.kind == "V":
         flat = flat.astype(np.int64)
@@ -233,7 +233,7 @@ def kind_of(op: str, value: Number | bool | str | None, operands: tuple[Operand,
 
 def element_of(tensor: Tensor, mask: Mask, index: Index, output: int, operands: tuple[Operand, ...]) -> Element:
     """The element record of the first true place of a mask."""
-    value = at(tensor, index)
+    value = value_at(tensor, index)
     return Element(
         index=index,
         output=output,
@@ -266,7 +266,7 @@ class Subject:
     node: Node
     inputs: Sequence[Value]
     index: Index
-    way: tuple[Written, ...] = ()
+    way: tuple[ValueWriter, ...] = ()
     made_of: str | None = None
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from whynan.capture.onnx.provenance.operands import locate
-from whynan.capture.provenance.dependence import decisive, magnitude_of
+from whynan.capture.provenance.dependence import magnitude_of, operand_by_role
 from whynan.floats import FORMATS
 from whynan.ops.table import ONNX
 
@@ -43,7 +43,7 @@ def decisive_operand(
         roles, sides = ("product", *(o.name for o in known)), _sides(node, inputs, index)
     else:
         roles, sides = ONNX.roles.get(node.op), None
-    found = decisive(roles, kind, operands, known, sides)
+    found = operand_by_role(roles, kind, operands, known, sides)
     if found is not None and found.dtype is not None:
         return found
     if node.op in ONNX.having("leading", "reduction", "row", "pool", "global-pool"):

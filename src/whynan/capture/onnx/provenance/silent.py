@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from whynan.capture.onnx.counts import at, dtype_name, first_index, floating
-from whynan.capture.onnx.provenance.observer import Births
+from whynan.capture.onnx.counts import dtype_name, first_index, is_floating, value_at
+from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.provenance.operands import element_of
-from whynan.capture.provenance.dependence import FAR, is_guard, is_told
+from whynan.capture.provenance.dependence import FAR, is_guard, is_worth_reporting
 from whynan.floats import FORMATS
 from whynan.records import Damage, DamageKind, Operand
 from whynan.traces import Silent
@@ -31,7 +31,7 @@ _HOPS: Final = 4
 _SATURATING: Final = frozenset(("float8_e4m3fn",))
 
 
-class _Lost(NamedTuple):
+class _LostElements(NamedTuple):
     """What a node did to the elements of its output at `where`, which were those of `source` before."""
 
     kind: DamageKind
@@ -41,7 +41,7 @@ class _Lost(NamedTuple):
     numbers: dict[str, float]
 
 
-class Looking(Births):
+class SilentDamageObserver(BirthObserver):
     """The observer of a run that looks for silent damage too; `reads` names what for."""
 
     def __init__(self, recorder: Recorder, sites: NodePlaces, *, ranges: bool, reads: frozenset[str]) -> None:
@@ -49,9 +49,9 @@ class Looking(Births):
         self._reads = reads
         self._silent: dict[tuple[object, ...], Silent] = {}
 
-    def executed(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
+    def on_node(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> None:
         """A node has run."""
-        super().executed(node, inputs, outputs)
+        super().on_node(node, inputs, outputs)
         lost = None
         if node.op == "Where" and "masks" in self._reads:
             lost = self._guarded(node, inputs, outputs)
@@ -64,13 +64,13 @@ class Looking(Births):
         """All that is known now."""
         return replace(super().trace(), silent=list(self._silent.values()))
 
-    def _guarded(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> _Lost | None:
+    def _guarded(self, node: Node, inputs: Sequence[Value], outputs: Sequence[Value]) -> _LostElements | None:
         """A choice by a comparison with a small constant, between that and what was compared."""
         if len(inputs) != 3 or not outputs:
             return None
         for chosen, kept, name in ((1, 2, "Y"), (2, 1, "X")):
             constant, source, result = _constant(inputs[chosen]), inputs[kept], outputs[0]
-            if constant is None or not floating(source) or not floating(result):
+            if constant is None or not is_floating(source) or not is_floating(result):
                 continue
             threshold = self._threshold(node.inputs[0], node.inputs[kept])
             if threshold is not None:
@@ -94,7 +94,7 @@ class Looking(Births):
             mask = read[0]
         return None
 
-    def _tell(self, node: Node, outputs: Sequence[Value], lost: _Lost) -> None:
+    def _tell(self, node: Node, outputs: Sequence[Value], lost: _LostElements) -> None:
         key = (node.index, node.name, tuple(part[:2] for part in node.body))
         known = self._silent.get(key)
         if known is not None:
@@ -105,7 +105,7 @@ class Looking(Births):
         was = Operand(
             name=lost.name,
             index=index,
-            value=at(lost.source, index),
+            value=value_at(lost.source, index),
             dtype=dtype_name(lost.source.dtype),
             origin="live",
             shape=tuple(int(s) for s in lost.source.shape),
@@ -120,7 +120,7 @@ class Looking(Births):
 
 def _constant(value: Value) -> float | None:
     """The small positive number that a tensor holds and nothing else."""
-    if value is None or isinstance(value, list) or not floating(value):
+    if value is None or isinstance(value, list) or not is_floating(value):
         return None
     tensor = np.asarray(value)
     if not tensor.size or dtype_name(tensor.dtype) not in FORMATS:
@@ -129,20 +129,20 @@ def _constant(value: Value) -> float | None:
     return first if is_guard(first) and bool((tensor == tensor.reshape(-1)[0]).all()) else None
 
 
-def _overwritten(source: Tensor, result: Tensor, constant: float, threshold: float, name: str) -> _Lost | None:
+def _overwritten(source: Tensor, result: Tensor, constant: float, threshold: float, name: str) -> _LostElements | None:
     if source.shape != result.shape:
         return None
     below = source < -FAR * max(constant, threshold)
     where = (result == np.asarray(constant, dtype=result.dtype)) & below & np.isfinite(source)
-    if not is_told(int(np.count_nonzero(where)), int(result.size)):
+    if not is_worth_reporting(int(np.count_nonzero(where)), int(result.size)):
         return None
     numbers = {"eps": constant, "threshold": threshold, "worst": float(source[where].min())}
-    return _Lost("overwritten", where, source, name, numbers)
+    return _LostElements("overwritten", where, source, name, numbers)
 
 
-def _saturated(inputs: Sequence[Value], outputs: Sequence[Value]) -> _Lost | None:
+def _saturated(inputs: Sequence[Value], outputs: Sequence[Value]) -> _LostElements | None:
     """A cast to a format without infinities, of what is out of its range."""
-    if not inputs or not outputs or not floating(inputs[0]) or not floating(outputs[0]):
+    if not inputs or not outputs or not is_floating(inputs[0]) or not is_floating(outputs[0]):
         return None
     source, result = np.asarray(inputs[0]), np.asarray(outputs[0])
     kind = dtype_name(result.dtype)
@@ -152,4 +152,4 @@ def _saturated(inputs: Sequence[Value], outputs: Sequence[Value]) -> _Lost | Non
     where = (sizes > most * (1 + FORMATS[kind].eps / 2)) & (np.abs(result.astype(np.float64)) == most)
     if not where.any():
         return None
-    return _Lost("saturated", where, source, "input", {"limit": most, "largest": float(sizes.max())})
+    return _LostElements("saturated", where, source, "input", {"limit": most, "largest": float(sizes.max())})

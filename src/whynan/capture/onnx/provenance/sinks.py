@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whynan.capture.onnx.counts import bad_mask, floating, tensors
+from whynan.capture.onnx.counts import bad_mask, is_floating, tensors
 from whynan.capture.onnx.provenance.labels import flat
 from whynan.records import Note
 from whynan.traces import Sink
@@ -29,12 +29,12 @@ class GraphSinks:
         self.left = False
         """Whether the run has come to its outputs."""
 
-    def leaves(self, name: str, value: Value, mark: Marks) -> None:
+    def add_output(self, name: str, value: Value, mark: Marks) -> None:
         """An output of the graph."""
         self.left = True
         found = [tensor for _, tensor in tensors(value, ())]
         total = sum(int(tensor.size) for tensor in found)
-        bad = sum(int(np.count_nonzero(bad_mask(tensor))) for tensor in found if floating(tensor))
+        bad = sum(int(np.count_nonzero(bad_mask(tensor))) for tensor in found if is_floating(tensor))
         counts, damaged = self._tally(mark)
         if bad:
             carried = frozenset(label for labels in counts for label in labels)
@@ -54,7 +54,7 @@ class GraphSinks:
                 told = [b.note for b in births if b.label_kind == "literal" and not b.computed and b.note]
                 outputs |= dict.fromkeys([sink.name] if told and sink.name else [])
                 literals |= dict.fromkeys(told)
-        return (Note.of("given", outputs=tuple(outputs), literals=tuple(literals)),) if outputs else ()
+        return (Note.create("given", outputs=tuple(outputs), literals=tuple(literals)),) if outputs else ()
 
     def held(self, marks: Iterable[Marks]) -> list[Sink]:
         """What a run that has come to no end still held: these values, which some node was still to read, or none."""

@@ -22,7 +22,7 @@ _ONE_WAY: Final = ("send", "isend", "barrier", "monitored_barrier_", "wait_tenso
 """Those that write no tensor."""
 
 
-class Exchanges:
+class CollectiveLog:
     """The collectives of a trace: who wrote what they give, and what this process has put in.
 
     Their tensors are written by another thread until the program waits for it, so that they are looked at where the
@@ -35,7 +35,7 @@ class Exchanges:
         self._sent: dict[int, int] = {}
         """What was bad of what this process has put in, as a set of labels, by the collective."""
 
-    def take(self, operator: Operator, args: Any, out: Any, ordinal: int) -> bool:
+    def record_collective(self, operator: Operator, args: Any, out: Any, ordinal: int) -> bool:
         """Note an event that is a collective, which may be under way still, or the end of one; False where it is none.
 
         What it writes is not to be looked at now.
@@ -66,17 +66,17 @@ class Exchanges:
         """Whether a copy is the end of a collective, from memory of its own (gloo's reduce_scatter)."""
         rows = self._context.rows
         try:
-            own = rows.writer_of(args[1]) < 0 and bool(self.came_by(rows.get(rows.writer_of(args[0]))))
+            own = rows.writer_of(args[1]) < 0 and bool(self.collective_of(rows.get(rows.writer_of(args[0]))))
         except (RuntimeError, NotImplementedError):
             return False
         # of the program's own it cannot be told from one of its data
         return own and owner_of(sys._getframe(4).f_code.co_filename) is Owner.TORCH
 
-    def came_by(self, row: Row | None) -> str:
+    def collective_of(self, row: Row | None) -> str:
         """By which collective a tensor came that nothing else has written since; empty where by none."""
         return row.operator.base.strip("_").removesuffix("_base") if row is not None and row.operator.collective else ""
 
-    def sent(self, row: Row) -> int:
+    def sent_labels(self, row: Row) -> int:
         """What this process has put into a collective that was bad, if that may have come back; 0 for nothing."""
         return self._sent.get(row.ordinal, 0)
 
@@ -102,4 +102,4 @@ class Exchanges:
             # a wrapper around what another operator is given
             return
         if state is not None and not in_place:
-            state.rewritten(tensor, overwrites=True)
+            state.clear_overwritten(tensor, overwrites=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch.event_log import MASK
-from whynan.capture.torch.interposition.wrappers import DOORS, fenced
+from whynan.capture.torch.interposition.wrappers import DOORS, call_fenced
 from whynan.capture.torch.operators import Operator
 from whynan.records import Note
 
@@ -28,12 +28,12 @@ _DOORS = ("patches", "wrappers", "data_loading", "compiled")
 _HOME = "torch._inductor.output_code"
 
 
-def _again(*_: Any) -> Any:
+def _refuse_rerun(*_: Any) -> Any:
     """A region is never run again: it may write what is the user's."""
     raise NotImplementedError("a compiled region is not asked again")
 
 
-_OPERATOR = Operator(_again)
+_OPERATOR = Operator(_refuse_rerun)
 _OPERATOR.name = "inductor.compiled_region"
 _OPERATOR.base = "compiled_region"
 
@@ -94,10 +94,10 @@ def watch_regions(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
             nonlocal watched
             made = original(*args, **kwargs)
             if context.active:
-                fenced(context.fail, keep_from_dynamo)
+                call_fenced(context.fail, keep_from_dynamo)
             if context.active and not watched and kwargs.get("backend", "inductor") == "inductor":
                 watched = True
-                fenced(context.fail, _watch, tracer, replace)
+                call_fenced(context.fail, _watch, tracer, replace)
             return made
 
         return compile_
@@ -114,10 +114,10 @@ def _watch(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], N
             held: list[Callable[[], Any]] | None = None
             if context.active:
                 # the graph frees its inputs as it goes: only labels that may be needed are worth holding on to them
-                held = fenced(context.fail, _references, inputs, weak=not context.any_marked)
+                held = call_fenced(context.fail, _references, inputs, weak=not context.any_marked)
             out = original(graph, inputs)
             if held is not None and context.active:
-                fenced(context.fail, _ran, tracer, held, out)
+                call_fenced(context.fail, _ran, tracer, held, out)
             return out
 
         return call
@@ -141,7 +141,7 @@ def _ran(tracer: Tracer, held: list[Callable[[], Any]], out: Any) -> None:
     context = tracer.context
     context.compiled_regions += 1
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        tracer.after(_OPERATOR, inputs, {}, outputs, None)
+        tracer.record_event(_OPERATOR, inputs, {}, outputs, None)
     site, _ = context.sites.resolve(context.rows.sites[(context.ordinal - 1) & MASK], None)
     file, line = (None, None) if site is None else (site.file, site.line)
-    context.notes[Note.of("compiled_region", file=file, line=line)] = None
+    context.notes[Note.create("compiled_region", file=file, line=line)] = None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 from torch.utils.data import dataloader, default_collate
 
-from whynan.capture.torch.interposition.wrappers import Note, guarded, noting, unseen
+from whynan.capture.torch.interposition.wrappers import Note, call_untraced_fenced, make_trace_wrapper, strip_own_frames
 from whynan.capture.torch.names import Identities
 from whynan.capture.torch.provenance.origins import Source
 from whynan.records import Data
@@ -32,24 +32,24 @@ _SENDS: Final = ("_task_info", "_rcvd_idx", "_send_idx")
 _MOST_TEXT: Final = 80
 
 
-class Asked(NamedTuple):
+class SampleRequest(NamedTuple):
     """What a sampler asked a dataset for: entries by their indices, or one by its own."""
 
     indices: tuple[int | str | None, ...] | None
     one: int | str | None
 
     @classmethod
-    def of(cls, index: Any) -> Asked | None:
+    def from_index(cls, index: Any) -> SampleRequest | None:
         """What an index of the sampler's says; None for no index."""
         if isinstance(index, (list, tuple)):
             return cls(tuple(map(_plain, index)), None)
         return None if index is None else cls(None, _plain(index))
 
 
-class Came(NamedTuple):
+class BatchOrigin(NamedTuple):
     """A batch as it was given: what was asked for, by which worker it came, of which number and pass it is."""
 
-    asked: Asked | None
+    asked: SampleRequest | None
     worker: int | None
     number: int | None
     passed: int | None
@@ -79,20 +79,20 @@ class Loaders:
     def __init__(self, *, late: bool) -> None:
         self._late = late
         self._passes: Identities[int] = Identities()
-        self._sent: Identities[dict[int, Asked | None]] = Identities()
-        self._handed: Identities[tuple[Asked | None, int | None]] = Identities()
+        self._sent: Identities[dict[int, SampleRequest | None]] = Identities()
+        self._handed: Identities[tuple[SampleRequest | None, int | None]] = Identities()
 
     def sent(self, iterator: Any, index: Any) -> None:
         """A sampler has said which entries the next batch is made of."""
         number = getattr(iterator, "_send_idx", None)
         if number is None:
-            self._handed.set(iterator, (Asked.of(index), None))
+            self._handed.set(iterator, (SampleRequest.from_index(index), None))
             return
         tasks = self._sent.get(iterator)
         if tasks is None or number == 0:
             tasks = {}
             self._sent.set(iterator, tasks)
-        tasks[number] = Asked.of(index)
+        tasks[number] = SampleRequest.from_index(index)
 
     def received(self, iterator: Any, worker: int | None) -> None:
         """A worker's batch is being handed out: the task that is no longer waited for is its."""
@@ -104,11 +104,11 @@ class Loaders:
         for other in done:
             del tasks[other]
 
-    def came(self, iterator: Any) -> Came:
+    def batch_origin(self, iterator: Any) -> BatchOrigin:
         """Where the batch that an iterator has just given came from."""
         asked, worker = self._handed.get(iterator) or (None, None)
         yielded: int | None = getattr(iterator, "_num_yielded", None)
-        return Came(
+        return BatchOrigin(
             asked,
             worker,
             None if yielded is None else yielded - 1,
@@ -128,16 +128,16 @@ class Loaders:
 def watch_loaders(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
     """Note what loaders give; what runs while they fetch is the data's phase."""
     loaders = Loaders(late=tracer.context.log.steps.offset > 0)
-    note = functools.partial(noting, tracer.context)
+    note = functools.partial(make_trace_wrapper, tracer.context)
     replace(dataloader._BaseDataLoaderIter, "__next__", functools.partial(_fetching, tracer, loaders))
-    follow(
+    watch_batches(
         loaders,
         lambda name, what: replace(dataloader._BaseDataLoaderIter, name, note(what)),
         lambda name, what: replace(dataloader._MultiProcessingDataLoaderIter, name, note(what, first=True)),
     )
 
 
-def follow(loaders: Loaders, after: Callable[[str, Note], None], before: Callable[[str, Note], None]) -> None:
+def watch_batches(loaders: Loaders, after: Callable[[str, Note], None], before: Callable[[str, Note], None]) -> None:
     """Note what samplers ask for and what workers hand over, by notes made `after` and `before` two methods."""
     if not hasattr(dataloader._MultiProcessingDataLoaderIter, "_process_data"):
         return
@@ -158,16 +158,16 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
 
     @functools.wraps(original)
     def fetch(iterator: Any) -> Any:
-        begun: tuple[Lane, int] | None = guarded(tracer.context, _begins, tracer.context)
+        begun: tuple[Lane, int] | None = call_untraced_fenced(tracer.context, _begins, tracer.context)
         try:
             out = original(iterator)
         except BaseException as error:
-            unseen(error)
+            strip_own_frames(error)
             raise
         finally:
             if begun is not None:
                 begun[0].loading -= 1
-        guarded(tracer.context, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
+        call_untraced_fenced(tracer.context, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
         return out
 
     return fetch
@@ -181,9 +181,9 @@ def _begins(context: TraceContext) -> tuple[Lane, int]:
 
 
 def _gives(tracer: Tracer, loaders: Loaders, iterator: Any, batch: Any, begun: tuple[Lane, int] | None) -> None:
-    tracer.origins.note(batch, loaders.came(iterator).source(), "batch")
+    tracer.origins.note(batch, loaders.batch_origin(iterator).source(), "batch")
     if begun is not None and len(tracer.context.labels.births) >= begun[1]:
-        tracer.deferred.settle()
+        tracer.deferred.run_checks()
         tracer.origins.explain_since(begun[1], batch)
 
 
@@ -210,23 +210,23 @@ MOST_IN_FILE: Final = 1 << 16
 def watch_origins(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], Any]], None]) -> None:
     """Note what loaders give, what files hold, and which tensors are arrays."""
     watch_loaders(tracer, replace)
-    load = noting(tracer.context, _reading(tracer.origins, "f"))(torch.load)
+    load = make_trace_wrapper(tracer.context, _reading(tracer.origins, "f"))(torch.load)
     for home in (torch, torch.serialization):
         # one function in both places: pickle looks for it in its own module
         replace(home, "load", lambda _: load)
 
     def made(args: Any, _kwargs: Any, out: Any) -> None:
         if args and hasattr(args[0], "__array_interface__"):
-            tracer.origins.note_array(out, tracer.context.sites.here())
+            tracer.origins.note_array(out, tracer.context.sites.current_site())
 
     # not `as_tensor`: dynamo knows that one by what it is
-    replace(torch, "from_numpy", noting(tracer.context, made, name="from_numpy"))
+    replace(torch, "from_numpy", make_trace_wrapper(tracer.context, made, name="from_numpy"))
     safetensors = _safetensors()
     if safetensors is not None:
-        replace(safetensors, "load_file", noting(tracer.context, _reading(tracer.origins, "filename")))
+        replace(safetensors, "load_file", make_trace_wrapper(tracer.context, _reading(tracer.origins, "filename")))
     numpy: Any = sys.modules.get("numpy")
     if numpy is not None:
-        replace(numpy, "load", noting(tracer.context, _reading(tracer.origins, "file")))
+        replace(numpy, "load", make_trace_wrapper(tracer.context, _reading(tracer.origins, "file")))
 
 
 def _safetensors() -> Any:

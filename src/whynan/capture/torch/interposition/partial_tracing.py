@@ -8,9 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.torch.arrays import is_bad, readable
+from whynan.capture.torch.arrays import is_bad, is_readable
 from whynan.capture.torch.dispatch_mode import leave
-from whynan.capture.torch.interposition.wrappers import fenced, guarded, stands, unseen
+from whynan.capture.torch.interposition.wrappers import (
+    call_fenced,
+    call_untraced_fenced,
+    register_door,
+    strip_own_frames,
+)
 from whynan.capture.torch.names import Identities, tensors_of
 from whynan.capture.torch.sinks.sink_log import distinct
 from whynan.records import Note
@@ -24,7 +29,7 @@ if TYPE_CHECKING:
     from whynan.traces import Sink
 
 
-class Only:
+class ModuleFilter:
     """The modules whose forward is looked at, by path, by the path of a module around them, or by class.
 
     The mode is entered where such a call begins and left where it ends, so that all else costs nothing; a backward is
@@ -43,20 +48,20 @@ class Only:
 
     def call(self, lane: Lane, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module, looking at it if it is one of those."""
-        if self._inside or not guarded(self._context, self._wants, module, lane.module):
+        if self._inside or not call_untraced_fenced(self._context, self._wants, module, lane.module):
             return original(module, *args, **kwargs)
         number = lane.module
         out = self.run(lane, original, (module, *args), kwargs)
-        guarded(self._context, self._leaves, number, out)
+        call_untraced_fenced(self._context, self._leaves, number, out)
         return out
 
     def run(self, lane: Lane, original: Any, args: Any, kwargs: Any) -> Any:
         """Call a function and look at what it runs."""
-        mode = None if self._inside else fenced(self._context.fail, self._enter, lane)
+        mode = None if self._inside else call_fenced(self._context.fail, self._enter, lane)
         try:
             return original(*args, **kwargs)
         except BaseException as error:
-            unseen(error)
+            strip_own_frames(error)
             raise
         finally:
             if mode is not None:
@@ -80,7 +85,7 @@ class Only:
     def met(self, value: Any) -> None:
         """A loss or an output that was computed out of sight: if it is bad, so is what has left before."""
         tensors = [t for _, t in tensors_of(value, "") if self._context.state_of(t) is None] if self._left else []
-        if any(readable(t) and is_bad(t) for t in tensors):
+        if any(is_readable(t) and is_bad(t) for t in tensors):
             self._context.log.found += self._left
             self._left = []
 
@@ -92,7 +97,7 @@ class Only:
         self._left = []
 
     def _leaves(self, number: int, out: Any) -> None:
-        self._tracer.deferred.settle()
+        self._tracer.deferred.run_checks()
         for name, tensor in tensors_of(out, self._context.names.module_path(number) or self.wanted):
             if self._context.state_of(tensor) is not None:
                 self._left += self._tracer.bad.sinks.sink(tensor, "output", name, True)
@@ -101,8 +106,8 @@ class Only:
     def note(self) -> Note:
         """What was looked at, or that no module was one of those."""
         if any(self._fits.values()):
-            return Note.of("only_modules", module=self.wanted)
-        return Note.of("no_such_module", module=self.wanted, others=tuple(self._seen)[:12])
+            return Note.create("only_modules", module=self.wanted)
+        return Note.create("no_such_module", module=self.wanted, others=tuple(self._seen)[:12])
 
     def _wants(self, module: Any, number: int) -> bool:
         found = self._fits.get(number)
@@ -127,7 +132,7 @@ class Attempts:
         hooks.after = self._stepped
         self._scaled = torch.amp.grad_scaler.GradScaler.step
         self._patched = self._scaler_step(self._scaled)
-        stands(self._patched)
+        register_door(self._patched)
         torch.amp.grad_scaler.GradScaler.step = self._patched
 
     def stop(self) -> None:
@@ -143,7 +148,7 @@ class Attempts:
             try:
                 return original(scaler, optimizer, *args, **kwargs)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
             finally:
                 self._by_scaler = False

@@ -14,7 +14,15 @@ from torch import _tensor_str
 from whynan.capture.torch.interposition.compiled import know_dynamo, known_by_dynamo, watch_regions
 from whynan.capture.torch.interposition.data_loading import watch_origins
 from whynan.capture.torch.interposition.threads import watch_threads
-from whynan.capture.torch.interposition.wrappers import fenced, guarded, halt, named, noting, put, unseen
+from whynan.capture.torch.interposition.wrappers import (
+    call_fenced,
+    call_untraced_fenced,
+    install_door,
+    make_picklable,
+    make_trace_wrapper,
+    raise_if_stopped,
+    strip_own_frames,
+)
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.sites import ENGINE, is_own_step
 
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
     from types import CodeType
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.interposition.partial_tracing import Only
+    from whynan.capture.torch.interposition.partial_tracing import ModuleFilter
     from whynan.capture.torch.interposition.wrappers import StepHooks
     from whynan.capture.torch.tracer import Tracer
 
@@ -33,7 +41,7 @@ _READERS: Final = ("tolist", "numpy", "__array__", "__dlpack__")
 class Patches:
     """Installs the patches of one trace, and takes them off again."""
 
-    def __init__(self, tracer: Tracer, hooks: StepHooks, only: Only | None) -> None:
+    def __init__(self, tracer: Tracer, hooks: StepHooks, only: ModuleFilter | None) -> None:
         self.tracer = tracer
         self.context = tracer.context
         self.hooks = hooks
@@ -56,7 +64,7 @@ class Patches:
             # what prints a tensor puts every mode aside
             (_tensor_str, "_str", self._before(_leaves)),
             (torch.Tensor, "__new__", self._new),
-            (torch.utils, "swap_tensors", noting(self.context, self._swapped, first=True, anywhere=False)),
+            (torch.utils, "swap_tensors", make_trace_wrapper(self.context, self._swapped, first=True, anywhere=False)),
         ):
             self._replace(owner, name, make)
         self._optimizers()
@@ -77,7 +85,7 @@ class Patches:
                 undo()
 
     def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        take_off = put(owner, name, make)
+        take_off = install_door(owner, name, make)
 
         def undo() -> None:
             off = take_off()
@@ -92,7 +100,7 @@ class Patches:
         def tell(args: Any, kwargs: Any, _out: Any) -> None:
             note(self.tracer, args[0] if args else kwargs.get("obj"))
 
-        return noting(self.context, tell, first=True, name=name, anywhere=False)
+        return make_trace_wrapper(self.context, tell, first=True, name=name, anywhere=False)
 
     def _swapped(self, args: Any, kwargs: Any, _out: Any) -> None:
         """Torch refuses to swap what somebody has a weak reference to."""
@@ -103,20 +111,20 @@ class Patches:
 
         @functools.wraps(original)
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            kept = guarded(context, _engine_starts, tracer, only, t_outputs, args)
+            kept = call_untraced_fenced(context, _engine_starts, tracer, only, t_outputs, args)
             try:
-                halt(ending)
+                raise_if_stopped(ending)
                 if only is not None and kept is not None:
                     return only.run(kept[0], original, (t_outputs, *args), kwargs)
                 return original(t_outputs, *args, **kwargs)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 if kept is not None:
-                    guarded(context, _engine_raises, tracer, kept)
+                    call_untraced_fenced(context, _engine_raises, tracer, kept)
                 raise
             finally:
                 if kept is not None:
-                    guarded(context, _engine_ends, tracer, kept)
+                    call_untraced_fenced(context, _engine_ends, tracer, kept)
 
         return engine_run_backward
 
@@ -124,38 +132,38 @@ class Patches:
         tracer, context, only, ending = self.tracer, self.context, self.only, self.tracer.ending
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            halt(ending)
-            lane = guarded(context, _module_starts, context, module)
+            raise_if_stopped(ending)
+            lane = call_untraced_fenced(context, _module_starts, context, module)
             try:
                 if only is not None and lane is not None:
                     out = only.call(lane, original, module, args, kwargs)
                 else:
                     out = original(module, *args, **kwargs)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
             finally:
                 if lane is not None:
-                    guarded(context, _module_ends, lane)
+                    call_untraced_fenced(context, _module_ends, lane)
             if lane is not None and not lane.modules:
-                guarded(context, _module_returned, tracer, only, module, out)
-                halt(ending)
+                call_untraced_fenced(context, _module_returned, tracer, only, module, out)
+                raise_if_stopped(ending)
             return out
 
-        return named(functools.wraps(original)(call), original.__module__, "Module.__call__")
+        return make_picklable(functools.wraps(original)(call), original.__module__, "Module.__call__")
 
     def _optimizers(self) -> None:
         tracer, context, ending = self.tracer, self.context, self.tracer.ending
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
-            guarded(context, _step_starts, tracer, optimizer, args, kwargs)
-            halt(ending)
+            call_untraced_fenced(context, _step_starts, tracer, optimizer, args, kwargs)
+            raise_if_stopped(ending)
 
         def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-            guarded(context, _step_ends, tracer, optimizer)
-            halt(ending)
+            call_untraced_fenced(context, _step_ends, tracer, optimizer)
+            raise_if_stopped(ending)
             if ending.last_step is not None and context.active:
-                fenced(context.fail, ending.step_is_over)
+                call_fenced(context.fail, ending.record_step_end)
 
         self.hooks.before, self.hooks.after = before, after
         self._undo.append(self.hooks.remove)
@@ -180,14 +188,14 @@ class Patches:
                 with aside:
                     return original(*args, **kwargs)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
 
         return staticmethod(new)
 
 
-def _engine_starts(tracer: Tracer, only: Only | None, outputs: Any, args: Any) -> Any:
-    tracer.deferred.settle()
+def _engine_starts(tracer: Tracer, only: ModuleFilter | None, outputs: Any, args: Any) -> Any:
+    tracer.deferred.run_checks()
     lane = tracer.context.lane()
     kept = (lane, lane.create_graph, lane.backward, lane.loss_labels, lane.engine_depth)
     nested = lane.engine_depth > 0
@@ -202,7 +210,7 @@ def _engine_starts(tracer: Tracer, only: Only | None, outputs: Any, args: Any) -
             tracer.bad.seeds_backward(seed)
     if not nested:
         roots = [t for t in outputs if isinstance(t, torch.Tensor)]
-        tracer.bad.sinks.backward_starts(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
+        tracer.bad.sinks.begin_backward(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
         if only is not None:
             only.met(roots)
     for other in tracer.context.engines:
@@ -211,16 +219,16 @@ def _engine_starts(tracer: Tracer, only: Only | None, outputs: Any, args: Any) -
 
 
 def _engine_raises(tracer: Tracer, kept: Any) -> None:
-    tracer.deferred.settle()
-    tracer.bad.sinks.interrupted(kept[0].backward)
+    tracer.deferred.run_checks()
+    tracer.bad.sinks.record_interrupted(kept[0].backward)
 
 
 def _engine_ends(tracer: Tracer, kept: Any) -> None:
-    tracer.deferred.settle()
+    tracer.deferred.run_checks()
     lane, create_graph, backward, labels, depth = kept
     if not depth:
-        tracer.bad.sinks.backward_ends(lane.backward)
-        tracer.moment()
+        tracer.bad.sinks.end_backward(lane.backward)
+        tracer.end_stretch()
     lane.create_graph = create_graph
     lane.engine_depth = depth
     if depth:
@@ -245,25 +253,25 @@ def _module_ends(lane: Any) -> None:
     lane.module = lane.modules[-1] if lane.modules else 0
 
 
-def _module_returned(tracer: Tracer, only: Only | None, module: Any, out: Any) -> None:
+def _module_returned(tracer: Tracer, only: ModuleFilter | None, module: Any, out: Any) -> None:
     lane = tracer.context.lane()
     if lane.closure or lane.engine_depth or tracer.context.target is module:
         # inside of the engine it is a checkpoint's forward, run again
         return
-    tracer.deferred.settle()
-    tracer.bad.sinks.module_returns(out)
+    tracer.deferred.run_checks()
+    tracer.bad.sinks.record_module_output(out)
     if only is not None:
         only.met(out)
-    tracer.moment()
+    tracer.end_stretch()
 
 
 def _step_starts(tracer: Tracer, optimizer: Any, args: Any, kwargs: Any) -> None:
     closure = (len(args) > 1 and callable(args[1])) or callable(kwargs.get("closure"))
-    tracer.deferred.settle()
+    tracer.deferred.run_checks()
     lane = tracer.context.lane()
-    lane.optimizer_site = tracer.context.sites.here(7)
+    lane.optimizer_site = tracer.context.sites.current_site(7)
     lane.optimizer_own = is_own_step(optimizer)
-    tracer.bad.sinks.step_starts(optimizer, closure)
+    tracer.bad.sinks.begin_step(optimizer, closure)
     lane.optimizer = optimizer
     lane.closure = closure
     # a closure computes its gradients only then
@@ -271,27 +279,27 @@ def _step_starts(tracer: Tracer, optimizer: Any, args: Any, kwargs: Any) -> None
 
 
 def _step_ends(tracer: Tracer, optimizer: Any) -> None:
-    tracer.deferred.settle()
+    tracer.deferred.run_checks()
     lane = tracer.context.lane()
     tracer.detectors.updates.end(lane)
     lane.optimizer = None
     if lane.closure:
-        tracer.bad.sinks.closure_ends(optimizer)
+        tracer.bad.sinks.end_closure(optimizer)
     lane.closure = False
     lane.optimizer_site = 0
-    tracer.bad.sinks.step_ends(optimizer)
-    tracer.moment()
+    tracer.bad.sinks.end_step(optimizer)
+    tracer.end_stretch()
 
 
 def _leaves(tracer: Tracer, tensor: Any) -> None:
     if tracer.context.marked or tracer.deferred.events:
-        tracer.deferred.settle()
-        tracer.bad.sinks.leaves_for_python(tensor)
+        tracer.deferred.run_checks()
+        tracer.bad.sinks.record_conversion(tensor)
 
 
 def _saved(tracer: Tracer, obj: Any) -> None:
     if not tracer.context.marked and not tracer.deferred.events:
         return
-    tracer.deferred.settle()
+    tracer.deferred.run_checks()
     for _, tensor in tensors_of(obj, "saved"):
-        tracer.bad.sinks.leaves_for_python(tensor)
+        tracer.bad.sinks.record_conversion(tensor)

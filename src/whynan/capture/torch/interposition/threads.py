@@ -7,7 +7,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from whynan.capture.torch.dispatch_mode import enter_below, leave
-from whynan.capture.torch.interposition.wrappers import fenced
+from whynan.capture.torch.interposition.wrappers import call_fenced
 from whynan.records import Note
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def _around(context: TraceContext, act: Callable[[TraceContext, Any], None], ori
     def call(thread: threading.Thread, *args: Any) -> Any:
         result = None if first else original(thread, *args)
         if context.active:
-            fenced(context.fail, act, context, thread)
+            call_fenced(context.fail, act, context, thread)
         return original(thread, *args) if first else result
 
     return call
@@ -59,4 +59,4 @@ def _leave(context: TraceContext, _thread: Any) -> None:
 def _note(context: TraceContext, thread: Any) -> None:
     here = threading.get_ident() == context.thread or threading.get_ident() in context.entered
     if here and not thread.daemon:
-        context.notes[Note.of("thread_not_entered", thread=thread.name)] = None
+        context.notes[Note.create("thread_not_entered", thread=thread.name)] = None

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 _CALLED_BY_US: frozenset[CodeType] = frozenset((torch._ops.OpOverload.__call__.__code__,))
 
 
-def _own(traceback: TracebackType) -> bool:
+def _is_own_frame(traceback: TracebackType) -> bool:
     code = traceback.tb_frame.f_code
     return code in _CALLED_BY_US or owner_of(code.co_filename) is Owner.WHYNAN
 
 
-def unseen(error: BaseException) -> None:
+def strip_own_frames(error: BaseException) -> None:
     """Take our frames off the head of an exception's traceback; to be followed by a bare ``raise``.
 
     A bare ``raise`` puts no new entry for the frame that it stands in.
@@ -42,7 +42,7 @@ def unseen(error: BaseException) -> None:
         if torch.compiler.is_compiling():
             return
         traceback = error.__traceback__
-        while traceback is not None and _own(traceback):
+        while traceback is not None and _is_own_frame(traceback):
             traceback = traceback.tb_next
         if traceback is not error.__traceback__:
             # below a `__setattr__` that the exception may have: that of a frozen dataclass refuses
@@ -64,7 +64,7 @@ DOORS: set[CodeType] = set()
 """The code of all doors: dynamo may look through one, and must not take one for a function of the program's."""
 
 
-def stands(door: Any) -> None:
+def register_door(door: Any) -> None:
     """Remember that a function is a door."""
     code = getattr(getattr(door, "__func__", door), "__code__", None)
     if code is not None:
@@ -84,7 +84,7 @@ PLACED: dict[tuple[int, str], list[_Placed]] = {}
 """The doors that stand, by owner and name, the innermost first."""
 
 
-def put(owner: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], tuple[Any, Any] | None]:
+def install_door(owner: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], tuple[Any, Any] | None]:
     """Put a door in the place of what an owner has under a name.
 
     Gives what takes it off again, from under another door too, which gives the original and the door; None where it
@@ -93,7 +93,7 @@ def put(owner: Any, name: str, make: Callable[[Any], Any]) -> Callable[[], tuple
     own = not isinstance(owner, type) or name in owner.__dict__
     original = owner.__dict__[name] if isinstance(owner, type) and own else getattr(owner, name)
     placed = _Placed(make(original), original, own)
-    stands(placed.made)
+    register_door(placed.made)
     PLACED.setdefault((id(owner), name), []).append(placed)
     setattr(owner, name, placed.made)
     return functools.partial(_take_off, owner, name, placed)
@@ -124,14 +124,14 @@ def _join(around: _Placed, placed: _Placed) -> None:
     around.original, around.own = placed.original, placed.own
 
 
-def named(door: Any, module: str, name: str) -> Any:
+def make_picklable(door: Any, module: str, name: str) -> Any:
     """A door under the name by which pickle finds it."""
     door.__module__, door.__qualname__ = module, name
     return door
 
 
 @dataclass(eq=False)
-class Ending:
+class StopCondition:
     """When a run is to end: asked at its doors, and when the last step that is looked at is over.
 
     `settle` explains the events that wait. `on_sink` gives what the run is to end with, where a sink is fatal.
@@ -147,21 +147,21 @@ class Ending:
     asked: int = 0
     """How many of the sinks found so far `on_sink` has been asked about."""
 
-    def fatal_since(self) -> bool:
+    def has_new_fatal_sink(self) -> bool:
         """Whether one of the sinks is fatal that were found since this was asked last."""
         self.settle()
         found = self.context.log.found
         fresh, self.asked = found[self.asked :], len(found)
         return any(sink.fatal and not sink.damage for sink in fresh)
 
-    def step_is_over(self) -> None:
+    def record_step_end(self) -> None:
         """A step has ended, which may be the last."""
         steps = self.context.log.steps
         if self.on_last_step is not None and steps.offset + steps.attempts >= (self.last_step or 0):
             self.on_last_step()
 
 
-def halt(ending: Ending) -> None:
+def raise_if_stopped(ending: StopCondition) -> None:
     """At a door: raise what the run is to end with, where a bad number has newly reached a fatal sink."""
     raised = None
     if ending.on_door is not None and not torch.compiler.is_compiling():
@@ -169,7 +169,7 @@ def halt(ending: Ending) -> None:
     try:
         if torch.compiler.is_compiling() or ending.on_sink is None or len(ending.context.log.found) == ending.asked:
             return
-        if quietly(ending.context, ending.fatal_since):
+        if call_untraced(ending.context, ending.has_new_fatal_sink):
             raised = ending.on_sink()
     except Exception:
         if ending.context.fail():
@@ -186,7 +186,7 @@ def _entered_here(context: TraceContext) -> bool:
     return threading.get_ident() == context.thread or any(_mode_at(i) is context.mode for i in range(_modes()))
 
 
-def quietly(context: TraceContext, function: Callable[..., Any], *args: Any, anywhere: bool = False) -> Any:
+def call_untraced(context: TraceContext, function: Callable[..., Any], *args: Any, anywhere: bool = False) -> Any:
     """Call what is ours below every dispatch mode and without recording a graph; None once the trace is off.
 
     None too while dynamo looks at the door that it stands in: what is ours is no part of the user's graph; and, but
@@ -208,7 +208,7 @@ def quietly(context: TraceContext, function: Callable[..., Any], *args: Any, any
             _set_eval_frame(outside)
 
 
-def fenced(fail: Callable[[], bool], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def call_fenced(fail: Callable[[], bool], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The fence: call what is ours; an error in it is told once and gives None, unless it is the program's own."""
     try:
         return function(*args, **kwargs)
@@ -218,12 +218,14 @@ def fenced(fail: Callable[[], bool], function: Callable[..., Any], *args: Any, *
     return None
 
 
-def guarded(context: TraceContext, function: Callable[..., Any], *args: Any, anywhere: bool = False) -> Any:
+def call_untraced_fenced(
+    context: TraceContext, function: Callable[..., Any], *args: Any, anywhere: bool = False
+) -> Any:
     """Call what is ours at a door, quietly and inside the fence."""
-    return fenced(context.fail, quietly, context, function, *args, anywhere=anywhere)
+    return call_fenced(context.fail, call_untraced, context, function, *args, anywhere=anywhere)
 
 
-def interposed(note: Note, *, first: bool = False, name: str | None = None) -> Callable[[Any], Any]:
+def make_wrapper(note: Note, *, first: bool = False, name: str | None = None) -> Callable[[Any], Any]:
     """The wrapper around a function of torch's: what the original gives is passed on, and noted.
 
     `note` is called before the original with `first`, else after it, and must not fail. `name`: by what pickle finds
@@ -238,30 +240,33 @@ def interposed(note: Note, *, first: bool = False, name: str | None = None) -> C
             try:
                 out = original(*args, **kwargs)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
             if not first:
                 note(args, kwargs, out)
             return out
 
-        return door if name is None else named(door, "torch", name)
+        return door if name is None else make_picklable(door, "torch", name)
 
     return make
 
 
-def noting(
+def make_trace_wrapper(
     context: TraceContext, note: Note, *, first: bool = False, name: str | None = None, anywhere: bool = True
 ) -> Callable[[Any], Any]:
     """The same for a trace: `note` is called quietly and inside the fence, on every thread with `anywhere`."""
 
     def tell(args: Any, kwargs: Any, out: Any) -> None:
-        guarded(context, note, args, kwargs, out, anywhere=anywhere)
+        call_untraced_fenced(context, note, args, kwargs, out, anywhere=anywhere)
 
-    stands(tell)
-    return interposed(tell, first=first, name=name)
+    register_door(tell)
+    return make_wrapper(tell, first=first, name=name)
 
 
-DOORS.update(function.__code__ for function in (halt, quietly, fenced, guarded, named, _entered_here))
+DOORS.update(
+    function.__code__
+    for function in (raise_if_stopped, call_untraced, call_fenced, call_untraced_fenced, make_picklable, _entered_here)
+)
 
 
 # -- The global hooks around every optimizer's step, and who listens to them -------------------------------------------
@@ -300,7 +305,7 @@ class StepHooks:
             self._call(self.after, optimizer, args, kwargs)
 
         for register, hook in ((register_optimizer_step_pre_hook, before), (register_optimizer_step_post_hook, after)):
-            stands(hook)
+            register_door(hook)
             self._handles.append(register(hook))
 
     def remove(self) -> None:

@@ -10,7 +10,7 @@ import torch
 
 from whynan.capture.provenance.dependence import Refused
 from whynan.capture.torch import event_log
-from whynan.capture.torch.arrays import SEARCHED, computable, is_bad, readable, strided
+from whynan.capture.torch.arrays import SEARCHED, computable, is_bad, is_readable, strided
 from whynan.capture.torch.provenance import interventions, planes
 from whynan.capture.torch.provenance.labels import PLANE_DTYPE
 from whynan.capture.torch.sites import PHASES
@@ -71,13 +71,13 @@ class Question(event_log.Question):
         k = index % n if n else 0
         return [v[k] if isinstance(v, (list, tuple)) and len(v) == n else v for v in values]
 
-    def meeting(self, index: int) -> list[int] | None:
+    def pointwise_operands(self, index: int) -> list[int] | None:
         """The operands that meet element by element in one output; None where the operator is not pointwise."""
         if not self.operator.pointwise:
             return None
         return [id(v) for v in self.operands(index) if isinstance(v, torch.Tensor)]
 
-    def chosen(self, key: int) -> Tensor | None:
+    def selection_mask(self, key: int) -> Tensor | None:
         """For an operator that chooses: where this operand was chosen."""
         operands = self.operands(0)
         if self.name not in ("where", "masked_fill") or len(operands) < 3:
@@ -95,7 +95,7 @@ class Question(event_log.Question):
     def run(self, replace: Callable[[int, Tensor], Tensor]) -> list[Tensor]:
         """The outputs of the operator on replaced operands; raises ``Refused`` where they cannot be had."""
         try:
-            with interventions.unseen():
+            with interventions.no_trace():
                 return interventions.run(self.operator, self.arguments, lambda tensor: replace(id(tensor), tensor))
         except interventions.ANSWERLESS as error:
             raise Refused from error
@@ -104,27 +104,27 @@ class Question(event_log.Question):
         """One output of a run."""
         return results[index] if index < len(results) else None
 
-    def link(self, said: Note) -> ChainLink:
+    def chain_link(self, said: Note) -> ChainLink:
         """A step in the chain of a birth that this event carries on."""
         context, row = self.context, self.row
         site, _ = context.sites.resolve(row.site, context.names.module_path(row.module))
         return ChainLink(role="step", op=self.operator.name, phase=PHASES[row.phase], site=site, typed_summary=said)
 
-    def moved(self, kind: str, index: int) -> Tensor | None:
+    def moved_plane(self, kind: str, index: int) -> Tensor | None:
         """The plane of one kind of labels where the operator has moved it; None where that cannot be had."""
         if not self.operator.movement:
             return None
         args, kwargs = self.arguments
 
         def plane(tensor: Tensor) -> Tensor:
-            if not interventions.floating(tensor):
+            if not interventions.is_floating(tensor):
                 return tensor
             found: Tensor | None = getattr(self.carriers.get(id(tensor)), kind, None)
             return torch.zeros(tensor.shape, dtype=PLANE_DTYPE, device=tensor.device) if found is None else found
 
         kept = {k: interventions.map_tensors(v, plane) for k, v in kwargs.items() if k != "dtype"}
         try:
-            with interventions.unseen():
+            with interventions.no_trace():
                 if self.operator.base == "constant_pad_nd":
                     result = torch.constant_pad_nd(plane(args[0]), list(args[1]), 0)
                 else:
@@ -156,7 +156,7 @@ SUMS = frozenset("add sub _to_copy clone".split())
 """What an infinity passes as it is: nothing else of these operations' operands can make one of the same sign."""
 
 
-def passed(
+def passed_literal(
     context: TraceContext, operator: Operator, args: Any, kwargs: Any, written: list[Tensor]
 ) -> tuple[Tensor, int] | None:
     """The labels of an event's output, all of one literal, and that literal's set; None where it is less simple.
@@ -171,7 +171,7 @@ def passed(
     if any(isinstance(v, float) and v - v != 0 for v in (*args, *kwargs.values())):
         return None
     output = written[0]
-    if not readable(output) or output.dtype not in SEARCHED:
+    if not is_readable(output) or output.dtype not in SEARCHED:
         return None
     ends = [float(v) for v in torch.aminmax(output)]
     if any(v != v for v in ends):
@@ -184,7 +184,7 @@ def passed(
             continue
         state = context.state_of(tensor)
         if state is None or state.plane is None:
-            if not readable(tensor) or is_bad(tensor):
+            if not is_readable(tensor) or is_bad(tensor):
                 return None
             continue
         if not state.only or not context.labels.is_literal(state.only) or only not in (0, state.only):

@@ -36,7 +36,7 @@ _MOST: Final = 16
 """So many expressions are followed back."""
 
 
-class Computed(NamedTuple):
+class ComputationSite(NamedTuple):
     """Where the elements were computed, and the link of a chain that says so."""
 
     site: Site
@@ -50,7 +50,9 @@ class Place(NamedTuple):
     shape: tuple[int, ...]
 
 
-def computed(sites: Sites, number: int, element: Element, index: tuple[int, ...] | None) -> Computed | None:
+def find_computation(
+    sites: Sites, number: int, element: Element, index: tuple[int, ...] | None
+) -> ComputationSite | None:
     """The expression that made what was converted at a site; None where the source does not surely tell."""
     found = sites.definition(number)
     here, _ = sites.resolve(number, None)
@@ -67,9 +69,9 @@ def computed(sites: Sites, number: int, element: Element, index: tuple[int, ...]
         return None
     site = _site(definition, code, here)
     made = "NaN" if value is None or value != value else infinity(value)
-    said = Note.of("expression", code=definition.text, given=tuple(given), bad=made)
+    said = Note.create("expression", code=definition.text, given=tuple(given), bad=made)
     link = ChainLink(role="cause", op=None, phase="data", site=site, typed_summary=said)
-    return Computed(site, link)
+    return ComputationSite(site, link)
 
 
 def _frame_of(code: CodeType) -> FrameType | None:
@@ -90,7 +92,7 @@ def _first_bad(definition: Definition, frame: FrameType, place: Place, value: An
         if parts is None or not _gives(definition.operation, [v for _, _, v in parts], value):
             break
         bad = next(((name, v) for name, _, v in parts if name and not np.isfinite(v)), None)
-        further = definition.of(bad[0]) if bad is not None else None
+        further = definition.definition_of(bad[0]) if bad is not None else None
         if bad is None or further is None:
             return definition, [f"{way} = {short_text(float(v))}" for name, way, v in parts if name], value
         definition, value = further, bad[1]
@@ -158,18 +160,20 @@ class Inherited:
         self.fault = fault
         self._parameters = {_storage(p) for p in parameters_of(fault.optimizer)} - {None}
 
-    def named(
+    def describe(
         self, tensor: Tensor, name: str | None, kind: str | None, names: Names
     ) -> tuple[str | None, str | None, Note | None]:
         """The name and the kind of a tensor, and since when it is bad; nothing of what is neither weight nor buffer."""
         if _storage(tensor) in self._parameters:
             optimizer, step = self.fault.optimizer, self.fault.step
-            before = Note.of("bad_before", step=step)
+            before = Note.create("bad_before", step=step)
             since = (
-                Note.of("spoilt_during", step=step - 1, optimizer=described(optimizer, tensor)) if step > 1 else before
+                Note.create("spoilt_during", step=step - 1, optimizer=described(optimizer, tensor))
+                if step > 1
+                else before
             )
             return name or names.leaf_name(tensor), kind or "parameter", since
-        return name, kind, Note.of("bad_before", step=self.fault.step) if kind in ("parameter", "buffer") else None
+        return name, kind, Note.create("bad_before", step=self.fault.step) if kind in ("parameter", "buffer") else None
 
 
 def described(optimizer: Any, parameter: Tensor) -> str:

@@ -9,16 +9,16 @@ import torch
 
 from whynan.capture.provenance.attribution import Verdict, attribute
 from whynan.capture.provenance.births import SEPARATE, add_step
-from whynan.capture.torch.arrays import bad_mask, is_bad, nan_mask, readable, strided
-from whynan.capture.torch.event_log import Carrier, apart, as_before, entry_of, number_of_output
+from whynan.capture.torch.arrays import bad_mask, is_bad, is_readable, nan_mask, strided
+from whynan.capture.torch.event_log import Carrier, entry_of, number_of_output, original_arguments, split_births
 from whynan.capture.torch.events import Events
-from whynan.capture.torch.interposition.collectives import Exchanges
+from whynan.capture.torch.interposition.collectives import CollectiveLog
 from whynan.capture.torch.provenance import interventions
-from whynan.capture.torch.provenance.attribution import Question, has_bad_scalar, passed
+from whynan.capture.torch.provenance.attribution import Question, has_bad_scalar, passed_literal
 from whynan.capture.torch.provenance.causes import Causes
 from whynan.capture.torch.provenance.damage import Damage
-from whynan.capture.torch.provenance.entries import Entries, born_outside, determinant_of, extremes
-from whynan.capture.torch.provenance.neighbourhood import Nearby
+from whynan.capture.torch.provenance.entries import Entries, determinant_of, limit_masks, treat_constants_as_born
+from whynan.capture.torch.provenance.neighbourhood import EventNeighbourhoods
 from whynan.capture.torch.provenance.operands import (
     element_of,
     element_operands,
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.event_log import Before, LiveEvent, Row
-    from whynan.capture.torch.kept_operations import Keeper
+    from whynan.capture.torch.event_log import LiveEvent, OriginalArguments, Row
+    from whynan.capture.torch.kept_operations import OperationKeeper
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.provenance.origins import Origins
     from whynan.capture.torch.sites import Lane
@@ -46,23 +46,23 @@ if TYPE_CHECKING:
 class BadEvents:
     """The part of a context that works only when something is bad."""
 
-    def __init__(self, context: TraceContext, origins: Origins, keeper: Keeper | None) -> None:
+    def __init__(self, context: TraceContext, origins: Origins, keeper: OperationKeeper | None) -> None:
         self.context = context
         self.keeper = keeper
-        self.exchanges = Exchanges(context)
+        self.exchanges = CollectiveLog(context)
         self.entries = Entries(context, origins, self.exchanges)
         self.sinks = Sinks(context, self.entries)
         self.causes = Causes(context)
-        self.nearby = Nearby(context)
+        self.nearby = EventNeighbourhoods(context)
         self.damage = Damage(context)
         self.groups: dict[Any, list[int]] = {}
         self.events = Events(context)
 
     # -- what is noted while all is well ------------------------------------------------------------------------
 
-    def gradient_arrives(self, node: Any, operator: Operator, lane: Lane) -> None:
+    def record_gradient(self, node: Any, operator: Operator, lane: Lane) -> None:
         """An event under AccumulateGrad: the leaf's gradient changes."""
-        self.sinks.gradient_arrives(node.variable, operator, lane)
+        self.sinks.record_gradient(node.variable, operator, lane)
 
     def seeds_backward(self, seed: Tensor) -> None:
         """A gradient that torch made for the engine to begin with: what was born in it was born in the backward."""
@@ -76,11 +76,11 @@ class BadEvents:
 
     # -- the slow path -------------------------------------------------------------------------------------------
 
-    def look(self, live: LiveEvent, bad: list[int], marked: bool) -> None:
+    def explain_event(self, live: LiveEvent, bad: list[int], marked: bool) -> None:
         """Explain an event of whose outputs some are bad, or that read something bad (`marked`)."""
         operator = live.row.operator
         with torch._C._DisableTorchDispatch():
-            self.nearby.came(live.row)
+            self.nearby.record_bad_reader(live.row)
             known, original = len(self.context.labels.births), live
             explained: list[Tensor] = []
             given = (live.args, live.written, list(live.kwargs.values()))
@@ -98,12 +98,12 @@ class BadEvents:
                 self._explain(live, bad)
                 self._keep(original, known)
             if marked and len(bad) < max(1, len(live.written)):
-                self.damage.absorbed(live, as_before(live), bad)
+                self.damage.taint_outputs(live, original_arguments(live), bad)
             if stand_ins is not None:
-                stand_ins.put_back(explained)
+                stand_ins.restore_labels(explained)
             if "non_finite_check" in operator.name:
                 # after the gradients were written: what is bad in them will be skipped
-                self.sinks.scaler.unscaled(live.args)
+                self.sinks.scaler.record_unscale(live.args)
 
     def _keep(self, live: LiveEvent, known: int) -> None:
         """Keep an event of which births have come to those that were known, where that is asked for."""
@@ -117,42 +117,42 @@ class BadEvents:
         row, _, kwargs, written = live[:4]
         operator = row.operator
         context = self.context
-        simple = passed(context, operator, live.args, kwargs, written)
+        simple = passed_literal(context, operator, live.args, kwargs, written)
         if simple is not None:
             self._write(written[0], simple[0], row, simple[1])
             return
         event = self.events.event(row, live.node, live.lane, live.args)
-        old = as_before(live)
+        old = original_arguments(live)
         arguments = old.arguments
         entries = self.entries
         carriers = self._carriers(live, old, event)
         scalar = 0
         if has_bad_scalar(arguments):
-            scalar = entries.returned(arguments) or self._of_formula(event, live)
-            scalar = scalar or entries.literal(row, event, operator, written[bad[0]])
+            scalar = entries.returned_nan(arguments) or self._of_formula(event, live)
+            scalar = scalar or entries.add_literal(row, event, operator, written[bad[0]])
         question = Question(
             operator, arguments, carriers, scalar, context.labels, written, old.gone, context=context, row=row
         )
         determinant = determinant_of(context, row, arguments[0])
         for i in bad:
             output = written[i]
-            if not readable(output):
+            if not is_readable(output):
                 continue
             if i in operator.workspaces and not carriers:
-                literal = entries.literal(row, event, operator, output, Note.of("kept_for_derivative"))
+                literal = entries.add_literal(row, event, operator, output, Note.create("kept_for_derivative"))
                 self._write(output, torch.where(bad_mask(output), literal, 0).to(torch.int32), row)
                 continue
             verdict = attribute(question, i, output)
             if determinant is not None:
-                verdict = born_outside(verdict, output, context.labels)
+                verdict = treat_constants_as_born(verdict, output, context.labels)
             carried = verdict.carried
             born = verdict.born
             if bool(born.any()):
-                if (masks := extremes(question, born, output)) is not None:
-                    literal = entries.literal(row, event, operator, output, Note.of("mask_of_finfo"))
+                if (masks := limit_masks(question, born, output)) is not None:
+                    literal = entries.add_literal(row, event, operator, output, Note.create("mask_of_finfo"))
                     carried = torch.where(masks, literal, carried)
                     born = born & ~masks
-                for part, count in apart(born, output):
+                for part, count in split_births(born, output):
                     made_from = verdict.causes_of(part, question)
                     birth = self._born(live, event, question, i, part, count, made_from, old.copied)
                     carried = torch.where(part, birth, carried)
@@ -174,7 +174,7 @@ class BadEvents:
 
     # -- operands ------------------------------------------------------------------------------------------------
 
-    def _carriers(self, live: LiveEvent, old: Before, event: Event) -> dict[int, Carrier]:
+    def _carriers(self, live: LiveEvent, old: OriginalArguments, event: Event) -> dict[int, Carrier]:
         operator, arguments = live.row.operator, old.arguments
         found: dict[int, Carrier] = {}
         if operator.value_free:
@@ -188,7 +188,7 @@ class BadEvents:
             if position == 0 and operator.overwrites and isinstance(value, (list, tuple)):
                 continue
             for tensor in interventions.tensors_in(value):
-                if id(tensor) in found or not interventions.floating(tensor):
+                if id(tensor) in found or not interventions.is_floating(tensor):
                     continue
                 carrier = self._carrier(tensor, old.changed.get(id(tensor)), live, event)
                 if carrier is not None:
@@ -200,7 +200,7 @@ class BadEvents:
         context = self.context
         holder = tensor if written is None else written
         state = context.state_of(holder)
-        if not readable(tensor):
+        if not is_readable(tensor):
             return None
         overwritten = written is tensor
         only = 0
@@ -308,7 +308,7 @@ class BadEvents:
             birth.modules[event.site.module] = None
         self.nearby.begin(birth, row, forward)
         if event.phase == "backward":
-            self.nearby.comes_back(birth, made_from, forward)
+            self.nearby.record_exclusions(birth, made_from, forward)
         set_id = context.labels.add(birth)
         group.append(set_id)
         return set_id
@@ -337,6 +337,6 @@ class BadEvents:
 
     def _steps(self, verdict: Verdict, event: Event, operator: Operator) -> None:
         """Note this event on the path of every birth that it carries on."""
-        said = Note.of("carries_on", operator=operator.base)
+        said = Note.create("carries_on", operator=operator.base)
         link = ChainLink(role="step", op=event.op, phase=event.phase, site=event.site, typed_summary=said)
         add_step(self.context.labels, self.context.labels.labels_in(verdict.carried), lambda: link)

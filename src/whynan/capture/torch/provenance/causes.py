@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explained
-from whynan.capture.provenance.dependence import broadcast_index, index_ahead
+from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explain_event
+from whynan.capture.provenance.dependence import broadcast_index, forward_index
 from whynan.capture.torch.event_log import Held, Operands, Row, held_of
-from whynan.capture.torch.provenance.operands import at, dtype_name, finite_range, from_list, locate, number
+from whynan.capture.torch.provenance.operands import dtype_name, finite_range, from_list, locate, number, value_at
 from whynan.capture.torch.provenance.roles import decisive_operand
 from whynan.capture.torch.sites import PHASES
 from whynan.ops.table import TORCH
@@ -73,7 +73,7 @@ class Causes:
         for _ in range(HOPS):
             if held is None:
                 break
-            link, held, index = self._whole(held) if index is None else self._one(held, index)
+            link, held, index = self._whole(held) if index is None else self._explain_element(held, index)
             if link is not None:
                 links.append(link)
         return tuple(reversed(links))
@@ -92,7 +92,7 @@ class Causes:
     def _start_forward(
         self, forward: Row, place: tuple[int, ...], shape: tuple[int, ...]
     ) -> tuple[Held | None, tuple[int, ...] | None] | None:
-        kept = self.context.rows.of(forward.ordinal)
+        kept = self.context.rows.operands_at(forward.ordinal)
         if kept is None:
             return None
         seen: list[tuple[float, Held, tuple[int, ...]]] = []
@@ -105,7 +105,7 @@ class Causes:
             index = _ahead(kept, tensor, place, shape)
             if index is None:
                 continue
-            value = at(tensor, index)
+            value = value_at(tensor, index)
             if isinstance(value, (int, float)):
                 seen.append((abs(float(value)), operand, index))
         if not seen:
@@ -121,26 +121,28 @@ class Causes:
         value = self.context.rows.value_of(held)
         if value is None or value.numel() == 0:
             return None, None, None
-        kept = self.context.rows.of(row.ordinal)
+        kept = self.context.rows.operands_at(row.ordinal)
         if kept is None or kept.out is None or math.prod(kept.out[0]) < value.numel():
             # it wrote a part only, and which part is not asked here
             return None, None, None
         low, high = finite_range(value)
-        said = Note.of("made_range", operator=row.operator.base, low=shown(low), high=shown(high))
+        said = Note.create("made_range", operator=row.operator.base, low=shown(low), high=shown(high))
         return self._link(row, said), None, None
 
-    def _one(self, held: Held, index: tuple[int, ...]) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
+    def _explain_element(
+        self, held: Held, index: tuple[int, ...]
+    ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """One element as operand: the event that wrote it, in a sentence with its values, and where to look next."""
         row = self.context.rows.get(held.writer) if held.writer >= 0 else None
         if row is None:
             return self._outside(held, index), None, None
         value = self._value(held, index)
-        kept = self.context.rows.of(row.ordinal)
+        kept = self.context.rows.operands_at(row.ordinal)
         if kept is None or kept.out is None:
-            return self._link(row, made(row, value)), None, None
+            return self._link(row, describe_operation(row, value)), None, None
         position = _in_output(held, index, kept.out)
         if position is None:
-            return self._link(row, made(row, value)), None, None
+            return self._link(row, describe_operation(row, value)), None, None
         if (
             row.operator.base in ("_softmax", "softmax")
             and (masked := self._masked(row, kept, position, value)) is not None
@@ -159,7 +161,7 @@ class Causes:
                 if tensor is None or (place is None and region is None):
                     parts.append(Part(holder=operand))
                 elif place is not None:
-                    parts.append(Part(at(tensor, place), None, operand, place))
+                    parts.append(Part(value_at(tensor, place), None, operand, place))
                 elif region is not None:
                     factors.append(Factor(operand, tensor, region))
                     start = _unravel(int(region.storage_offset()), tensor) if region.numel() else None
@@ -176,10 +178,10 @@ class Causes:
         """A logit of -Inf, whose softmax is 0 whatever else is in its row."""
         operand = next((o for o in kept.held if isinstance(o, Held)), None)
         tensor = None if operand is None else self._tensor(operand, kept)
-        if tensor is None or value != 0 or len(position) != tensor.dim() or at(tensor, position) != -math.inf:
+        if tensor is None or value != 0 or len(position) != tensor.dim() or value_at(tensor, position) != -math.inf:
             return None
         return (
-            self._link(row, Note.of("logit_of_infinity", operator=row.operator.base, result=shown(value))),
+            self._link(row, Note.create("logit_of_infinity", operator=row.operator.base, result=shown(value))),
             operand,
             position,
         )
@@ -211,8 +213,8 @@ class Causes:
     ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         plain = row.operator.base.removesuffix("_")
         if plain in TORCH.having("constant", "random") or (value is None and plain not in TORCH.having("transparent")):
-            return self._link(row, made(row, value)), None, None
-        said, part = explained(_DIALECT, plain, value, parts, dtype_name(dtype))
+            return self._link(row, describe_operation(row, value)), None, None
+        said, part = explain_event(_DIALECT, plain, value, parts, dtype_name(dtype))
         link = None if said is None else self._link(row, said)
         return (link, None, None) if part is None else (link, part.holder, part.place)
 
@@ -223,7 +225,7 @@ class Causes:
 
     def _value(self, held: Held, index: tuple[int, ...]) -> Any:
         tensor = self.context.rows.value_of(held)
-        return at(tensor, index) if tensor is not None else None
+        return value_at(tensor, index) if tensor is not None else None
 
     def _outside(self, held: Held, index: tuple[int, ...] | None) -> ChainLink | None:
         tensor = self.context.rows.value_of(held)
@@ -232,8 +234,8 @@ class Causes:
         name, kind = self.context.names.describe(tensor)
         if name is None:
             return None
-        value = None if index is None else shown(at(tensor, index))
-        said = Note.of("outside", sort=kind, tensor=name, index=index, known=index is not None, result=value)
+        value = None if index is None else shown(value_at(tensor, index))
+        said = Note.create("outside", sort=kind, tensor=name, index=index, known=index is not None, result=value)
         phase = "data" if kind == "argument" else None
         return ChainLink(role="cause", op=None, phase=phase, site=None, typed_summary=said)
 
@@ -245,7 +247,7 @@ class Causes:
         self, row: Row, place: tuple[int, ...] | None, shape: tuple[int, ...]
     ) -> tuple[ForwardOperand, ...]:
         """The operands of a forward event at the element whose gradient went bad."""
-        kept = self.context.rows.of(row.ordinal)
+        kept = self.context.rows.operands_at(row.ordinal)
         if kept is None and row.phase != 0:
             # the operands of a backward are not held for a second one
             return ()
@@ -269,7 +271,7 @@ class Causes:
                     ForwardOperand(
                         name=name,
                         index=index,
-                        value=None if index is None else at(tensor, index),
+                        value=None if index is None else value_at(tensor, index),
                         dtype=dtype_name(tensor.dtype),
                         origin="window",
                     )
@@ -279,14 +281,14 @@ class Causes:
         return tuple(found)
 
 
-def made(row: Row, value: Any) -> Note:
+def describe_operation(row: Row, value: Any) -> Note:
     """What an event did to an element whose operands are gone."""
     plain = row.operator.base.removesuffix("_")
     if value is None:
-        return Note.of("wrote_last", operator=plain)
+        return Note.create("wrote_last", operator=plain)
     if plain in TORCH.having("constant"):
-        return Note.of("program_writes", result=shown(value))
-    return Note.of("drew" if plain in TORCH.having("random") else "made", operator=plain, result=shown(value))
+        return Note.create("program_writes", result=shown(value))
+    return Note.create("drew" if plain in TORCH.having("random") else "made", operator=plain, result=shown(value))
 
 
 def _is_aligned(row: Row, tensor: Tensor, shape: tuple[int, ...]) -> bool:
@@ -303,7 +305,7 @@ def _ahead(kept: Operands, tensor: Tensor, place: tuple[int, ...], shape: tuple[
     if len(shape) == len(out) and any(size not in (1, other) for size, other in sizes):
         # one of a sum over what the operand has several of
         return None
-    ahead = index_ahead(out, place, shape)
+    ahead = forward_index(out, place, shape)
     return None if ahead is None else broadcast_index(tensor.shape, ahead)
 
 

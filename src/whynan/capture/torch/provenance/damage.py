@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.provenance.damage import LARGEST, Source, tainted
-from whynan.capture.torch.arrays import bad_mask, is_strided, new_plane, put, readable, rescale, strided
+from whynan.capture.provenance.damage import LARGEST, Source, taint_plane
+from whynan.capture.torch.arrays import bad_mask, is_readable, is_strided, new_plane, rescale, strided, write_plane
 from whynan.capture.torch.event_log import single
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.provenance.attribution import Question
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
-    from whynan.capture.torch.event_log import Before, LiveEvent, Row
+    from whynan.capture.torch.event_log import LiveEvent, OriginalArguments, Row
     from whynan.capture.torch.operators import Operator
 
 EXPERIMENTS = 4000
@@ -43,7 +43,7 @@ def _replacements(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, .
 class Exact(Question):
     """An event that can be evaluated in float64; of a foreach operation one entry."""
 
-    old: Before = field(kw_only=True)
+    old: OriginalArguments = field(kw_only=True)
 
     swallows: bool = False
     reshapes: bool = False
@@ -76,14 +76,14 @@ class Exact(Question):
         if operator.base.startswith("nan_to_num"):
             wide_args, wide_kwargs = _replacements(args, kwargs), {}
         try:
-            with interventions.unseen():
+            with interventions.no_trace():
                 outputs = interventions.run(operator, (wide_args, wide_kwargs), widened)
         except interventions.ANSWERLESS:  # no float64 kernel, or a dtype argument in the way: nothing is known
             return None
         return outputs[index] if index < len(outputs) else None
 
 
-def shadow_of(context: TraceContext, tensor: Tensor, old: Before) -> Tensor | None:
+def shadow_of(context: TraceContext, tensor: Tensor, old: OriginalArguments) -> Tensor | None:
     """The shadow of an operand, where it has one."""
     holder = old.changed.get(id(tensor), tensor)
     state = context.state_of(holder)
@@ -99,7 +99,7 @@ class Damage:
         self.context = context
         self.left = EXPERIMENTS
 
-    def carry(self, row: Row, old: Before, output: Tensor, index: int, carried: Tensor) -> None:
+    def carry(self, row: Row, old: OriginalArguments, output: Tensor, index: int, carried: Tensor) -> None:
         """An event carried a birth on: evaluate it in float64 as well."""
         labels = self.context.labels
         if not labels.labels_in(carried) - labels.literals or not self._affordable(row.operator, output):
@@ -112,9 +112,9 @@ class Damage:
         if state.shadow is None:
             n = output.untyped_storage().nbytes() // output.element_size()
             state.shadow = torch.full((n,), float("nan"), dtype=torch.float64, device=output.device)
-        put(state.shadow, output, exact)
+        write_plane(state.shadow, output, exact)
 
-    def _single(self, row: Row, old: Before, output: Tensor, index: int) -> tuple[Exact, int] | None:
+    def _single(self, row: Row, old: OriginalArguments, output: Tensor, index: int) -> tuple[Exact, int] | None:
         """The event, of a foreach operation the entry of an output, and the number of the output in it."""
         one = single(row.operator, old.arguments, index)
         if one is None:
@@ -129,12 +129,12 @@ class Damage:
         if operator.random or output.numel() > LARGEST or output.dtype.is_complex:
             return False
         if self.left <= 0:
-            self.context.notes[Note.of("damage_not_followed", of="events")] = None
+            self.context.notes[Note.create("damage_not_followed", of="events")] = None
             return False
         self.left -= 1
         return True
 
-    def absorbed(self, live: LiveEvent, old: Before, bad: list[int]) -> None:
+    def taint_outputs(self, live: LiveEvent, old: OriginalArguments, bad: list[int]) -> None:
         """An event read a birth or a tainted value, and wrote something finite."""
         operator = live.row.operator
         if operator.value_free or operator.view or _asks(operator, old.arguments):
@@ -154,11 +154,11 @@ class Damage:
             args, kwargs = event.arguments
             read = {id(t) for t in interventions.tensors_in([*args, *kwargs.values()])}
             sources = {key: source for key, source in everything.items() if key in read}
-            plane = tainted(event, number, output, sources) if sources else None
+            plane = taint_plane(event, number, output, sources) if sources else None
             if plane is not None:
                 self._store(output, plane)
 
-    def _sources(self, old: Before) -> dict[int, Source]:
+    def _sources(self, old: OriginalArguments) -> dict[int, Source]:
         """The operands that hold births or taint."""
         labels = self.context.labels
         found: dict[int, Source] = {}
@@ -174,7 +174,7 @@ class Damage:
             if state.taint is not None:
                 plane = strided(state.taint, state.itemsize, tensor)
                 is_tainted = bool((plane != 0).any())
-            if not is_tainted and state.plane is not None and readable(tensor):
+            if not is_tainted and state.plane is not None and is_readable(tensor):
                 plane = torch.where(bad_mask(tensor), strided(state.plane, state.itemsize, tensor), 0)
             if plane is not None and (born := labels.born(plane)):
                 shadow = shadow_of(self.context, tensor, old)
@@ -191,7 +191,7 @@ class Damage:
         rescale(state, output)
         if state.taint is None:
             state.taint = new_plane(output)
-        put(state.taint, output, plane)
+        write_plane(state.taint, output, plane)
         state.shape = tuple(output.shape)
 
 

@@ -12,8 +12,8 @@ from whynan.capture.torch import arrays
 from whynan.capture.torch.arrays import bad_mask, nan_mask, store
 from whynan.capture.torch.event_log import Held
 from whynan.capture.torch.provenance.attribution import scalars
-from whynan.capture.torch.provenance.before_the_run import computed
-from whynan.capture.torch.provenance.operands import at, dtype_name, element_of, finite_range, first_index
+from whynan.capture.torch.provenance.before_the_run import find_computation
+from whynan.capture.torch.provenance.operands import dtype_name, element_of, finite_range, first_index, value_at
 from whynan.floats import infinity
 from whynan.ops.spelling import spells_nonfinite
 from whynan.ops.table import TORCH
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from whynan.capture.provenance.attribution import Verdict
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.event_log import Row
-    from whynan.capture.torch.interposition.collectives import Exchanges
+    from whynan.capture.torch.interposition.collectives import CollectiveLog
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.provenance import interventions
     from whynan.capture.torch.provenance.attribution import Question
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 class Entries:
     """Literals and what has entered, each place once."""
 
-    def __init__(self, context: TraceContext, origins: Origins, exchanges: Exchanges) -> None:
+    def __init__(self, context: TraceContext, origins: Origins, exchanges: CollectiveLog) -> None:
         self.context = context
         self.origins = origins
         self.exchanges = exchanges
@@ -66,18 +66,18 @@ class Entries:
         `holder` is the tensor whose storage keeps the labels; `tensor` its content when it was read.
         """
         context = self.context
-        name, kind, whole = context.names.named(holder)
+        name, kind, whole = context.names.describe_with_base(holder)
         since: Note | None = None
         if self.inherited is not None:
-            name, kind, since = self.inherited.named(holder, name, kind, context.names)
+            name, kind, since = self.inherited.describe(holder, name, kind, context.names)
         state = context.state_of(holder)
         uninitialised = state is not None and state.uninitialised
         nan = nan_mask(tensor) & unknown
         made = context.rows.get(context.rows.writer_of(holder))
-        exchanged = self.exchanges.came_by(made)
+        exchanged = self.exchanges.collective_of(made)
         if exchanged and made is not None:
-            uninitialised, since = False, Note.of("left_by_processes", operation=str(exchanged))
-            if sent := self.exchanges.sent(made):
+            uninitialised, since = False, Note.create("left_by_processes", operation=str(exchanged))
+            if sent := self.exchanges.sent_labels(made):
                 return self._keep(holder, torch.where(unknown, sent, plane).to(torch.int32))
         constant = made if made is not None and made.operator.base == "lift_fresh" else None
         for mask, is_nan in ((nan, True), (unknown & ~nan, False)):
@@ -100,7 +100,7 @@ class Entries:
             set_id = self.known.get(key)
             if set_id is None:
                 inexact = constant is not None and not (is_nan or written or kind or exchanged or uninitialised)
-                note = Note.of(
+                note = Note.create(
                     "entered",
                     sort=kind,
                     tensor=name,
@@ -109,10 +109,10 @@ class Entries:
                     since=since if is_nan or not literal or kind == "parameter" else None,
                 )
                 if uninitialised:
-                    note = Note.of("uninitialised")
+                    note = Note.create("uninitialised")
                 data = self.origins.data_of(holder, mask)
                 if self.ahead is not None and data is None and name is None and constant is None and is_nan:
-                    note = Note.of("ahead", place=self.ahead)
+                    note = Note.create("ahead", place=self.ahead)
                 element = element_of(tensor, mask, 0, None, () if beyond is None else (beyond,), name)
                 if whole is not None and whole is not holder:
                     element = _element_in(whole, holder, mask, element)
@@ -138,7 +138,7 @@ class Entries:
             return
         # the index in what was converted: a view of it has others
         index = birth.element.index if _is_whole(tensor) and birth.element.shape == tuple(tensor.shape) else None
-        found = computed(self.context.sites, constant.site, birth.element, index)
+        found = find_computation(self.context.sites, constant.site, birth.element, index)
         if found is not None:
             birth.data = data.model_copy(update={"computed": found.site})
             birth.cause_links = (found.link, *birth.cause_links)
@@ -215,7 +215,7 @@ class Entries:
             op=cause.op if row is not None and row.operator.collective else None,
             phase=cause.phase,
             site=cause.site,
-            typed_summary=Note.of(
+            typed_summary=Note.create(
                 "holds", origin=note, bad="NaN" if is_nan else infinity(element.value), index=element.index
             ),
         )
@@ -234,17 +234,17 @@ class Entries:
         for label in self.context.labels.sets[set_id]:
             self.context.labels.birth(label).occurrences += 1
 
-    def read(self, labels: int) -> None:
+    def record_python_nan(self, labels: int) -> None:
         """Python was given a NaN with these labels; 0 for none that is known."""
         self.read_nan = labels or self.read_nan
 
-    def returned(self, arguments: interventions.Arguments) -> int:
+    def returned_nan(self, arguments: interventions.Arguments) -> int:
         """A NaN that Python hands in after a tensor had given it one: the same, come back."""
         if any(v != v for v in scalars(arguments)):
             return self.read_nan
         return 0
 
-    def literal(self, row: Row, event: Event, operator: Operator, output: Tensor, note: Note | None = None) -> int:
+    def add_literal(self, row: Row, event: Event, operator: Operator, output: Tensor, note: Note | None = None) -> int:
         """A constant that the program writes, each place once."""
         key = self._key(row, operator)
         found = self.groups.get(key)
@@ -308,17 +308,17 @@ def _element_in(whole: Tensor, view: Tensor, mask: Tensor, element: Element) -> 
         return element
     shape = tuple(int(s) for s in whole.shape)
     return element.model_copy(
-        update={"index": index, "shape": shape, "total": whole.numel(), "value": at(whole.detach(), index)}
+        update={"index": index, "shape": shape, "total": whole.numel(), "value": value_at(whole.detach(), index)}
     )
 
 
 def _constant(event: Event, operator: Operator) -> Note:
     """Who writes a constant: the program by an operation, or a distribution of PyTorch's where it has no density."""
     called = None if event.site is None else method_of(event.site.code or "")
-    return Note.of("outside_support") if called == "log_prob" else Note.of("written_by", operator=operator.base)
+    return Note.create("outside_support") if called == "log_prob" else Note.create("written_by", operator=operator.base)
 
 
-def extremes(question: Question, born: Tensor, output: Tensor) -> Tensor | None:
+def limit_masks(question: Question, born: Tensor, output: Tensor) -> Tensor | None:
     """Where what overflowed were masks written as the least number of a format. None if nowhere."""
     if question.operator.base not in TORCH.having("spilling") or output.is_complex():
         return None
@@ -351,7 +351,9 @@ class Determinant(NamedTuple):
         if self.sign is not None and self.sign.dim() == len(place):
             dtype = dtype_name(self.sign.dtype)
             found.append(
-                Operand(name="sign", index=place, value=at(self.sign, place), dtype=dtype, shape=(), origin="window")
+                Operand(
+                    name="sign", index=place, value=value_at(self.sign, place), dtype=dtype, shape=(), origin="window"
+                )
             )
         return tuple(found)
 
@@ -370,12 +372,12 @@ def determinant_of(context: TraceContext, row: Row, args: Any) -> Determinant | 
 
 
 def _first(context: TraceContext, row: Row) -> Held | None:
-    kept = context.rows.of(row.ordinal)
+    kept = context.rows.operands_at(row.ordinal)
     first = kept.held[0] if kept is not None and kept.held else None
     return first if isinstance(first, Held) else None
 
 
-def born_outside(verdict: Verdict, output: Tensor, labels: Labels) -> Verdict:
+def treat_constants_as_born(verdict: Verdict, output: Tensor, labels: Labels) -> Verdict:
     """The verdict with every NaN constant that was chosen as born there."""
     chosen = torch.zeros_like(verdict.born)
     for set_id in labels.present(verdict.carried):

@@ -70,7 +70,7 @@ def stored_values(tensor: Tensor) -> Tensor:
 
 
 @contextmanager
-def unseen() -> Generator[None]:
+def no_trace() -> Generator[None]:
     """Run below every dispatch mode, without recording a graph, and with the generators put back after."""
     state = torch.get_rng_state()
     device_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
@@ -124,6 +124,6 @@ def outputs_of(operator: Operator, args: Any, kwargs: dict[str, Any], result: An
     return written
 
 
-def floating(tensor: Tensor) -> bool:
+def is_floating(tensor: Tensor) -> bool:
     """Whether a tensor can hold a bad number."""
     return tensor.dtype in FLOATS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.provenance.neighbourhood import Around, limits, plain
+from whynan.capture.provenance.neighbourhood import NeighbourhoodLog, limits, plain_argument
 from whynan.capture.torch.event_log import Held, address
 from whynan.capture.torch.provenance.operands import dtype_name, finite_range
 from whynan.capture.torch.provenance.selections import Selections
@@ -29,12 +29,12 @@ _COUNTED: Final = 1 << 20
 _ENTRIES: Final = 8
 
 
-class Nearby:
+class EventNeighbourhoods:
     """The neighbourhoods of a trace's births. Nothing of it works while nothing is bad, and it holds no tensors."""
 
     def __init__(self, context: TraceContext) -> None:
         self._context = context
-        self._around = Around(self, "aten")
+        self._around = NeighbourhoodLog(self, "aten")
         self._selections = Selections(context, _LATER)
 
     def begin(self, birth: Birth, row: Row, forward: Row | None) -> None:
@@ -50,9 +50,9 @@ class Nearby:
     def _left_out(self, birth: Birth, forward: Row) -> Selection | None:
         """What has left the forward's result out where its gradient is bad."""
         element = birth.element
-        return self._selections.of(forward, element.index, element.shape, idle=_is_idle(birth))
+        return self._selections.exclusion_of_gradient(forward, element.index, element.shape, idle=_is_idle(birth))
 
-    def comes_back(self, birth: Birth, made_from: frozenset[int], forward: Row | None) -> None:
+    def record_exclusions(self, birth: Birth, made_from: frozenset[int], forward: Row | None) -> None:
         """A birth in the backward goes back to others that the forward has known: what had left those out."""
         labels = self._context.labels
         for one in (*map(labels.birth, made_from), *self._beside(birth, forward)):
@@ -60,7 +60,7 @@ class Nearby:
             row = self._context.rows.get(one.event.ordinal + self._context.first)
             if row is None or place is None or one.element.output or around is None or around.left_out is not None:
                 continue
-            found = self._selections.of_result(row, place, idle=_is_idle(birth))
+            found = self._selections.exclusion_of_result(row, place, idle=_is_idle(birth))
             if found is not None:
                 one.around = around.model_copy(update={"left_out": found})
 
@@ -72,14 +72,14 @@ class Nearby:
         start, end = (find(births, at, key=lambda b: b.event.ordinal) for find in (bisect_left, bisect_right))
         return [b for b in births[start:end] if (b.element.index, b.element.shape) == (place.index, place.shape)]
 
-    def came(self, row: Row) -> None:
+    def record_bad_reader(self, row: Row) -> None:
         """An event of the forward has read something bad."""
         if row.phase == 0:
-            self._around.came(row.ordinal - self._context.first)
+            self._around.record_bad_reader(row.ordinal - self._context.first)
 
-    def read(self, event: int) -> frozenset[int]:
+    def writers_read(self, event: int) -> frozenset[int]:
         """The events that had written the operands of an event of the window."""
-        kept = self._context.rows.of(event + self._context.first)
+        kept = self._context.rows.operands_at(event + self._context.first)
         if kept is None:
             return frozenset()
         entries = [e for h in kept.held for e in (h if type(h) is list else (h,))]
@@ -88,7 +88,7 @@ class Nearby:
     def operation(self, event: int, hops: int, numbers: Numbers) -> Operation | None:
         """An event of the window; None where its operands have left it."""
         row = self._context.rows.get(event + self._context.first)
-        kept = None if row is None else self._context.rows.of(row.ordinal)
+        kept = None if row is None else self._context.rows.operands_at(row.ordinal)
         if row is None or kept is None:
             return None
         arguments: list[Argument | None] = []
@@ -98,12 +98,12 @@ class Nearby:
                 for i, entry in enumerate(entries[:_ENTRIES]):
                     if isinstance(entry, Held):
                         arguments.append(self._argument(f"{name}[{i}]", entry, kept, numbers))
-                arguments.append(plain(name, entries))
+                arguments.append(plain_argument(name, entries))
             elif isinstance(value, Held):
                 arguments.append(self._argument(name, value, kept, numbers))
             else:
-                arguments.append(plain(name, value))
-        arguments += [plain(name, value) for name, value in (kept.named or {}).items()]
+                arguments.append(plain_argument(name, value))
+        arguments += [plain_argument(name, value) for name, value in (kept.named or {}).items()]
         return Operation(
             event=event,
             op=row.operator.name,
@@ -122,7 +122,7 @@ class Nearby:
         return Argument(
             name=name,
             event=made,
-            elements=numbers.of((made, *_elements(held.alias))),
+            elements=numbers.number_of((made, *_elements(held.alias))),
             shape=tuple(int(s) for s in held.alias.shape),
             dtype=dtype_name(held.alias.dtype),
             min=low,

@@ -59,7 +59,7 @@ def first_index(mask: Tensor) -> tuple[int, ...] | None:
     return unravel(position, mask.shape)
 
 
-def at(tensor: Tensor, index: tuple[int, ...]) -> float | int | bool | str | None:
+def value_at(tensor: Tensor, index: tuple[int, ...]) -> float | int | bool | str | None:
     """The value of one element."""
     value = tensor[index] if index else tensor
     if value.is_floating_point() and value.element_size() == 1:
@@ -140,7 +140,7 @@ def _tensor_operand(
         )
     if position is None:
         return Operand(name=name, shape=shape, dtype=dtype, origin=origin)
-    return Operand(name=name, index=position, value=at(tensor, position), dtype=dtype, origin=origin, shape=shape)
+    return Operand(name=name, index=position, value=value_at(tensor, position), dtype=dtype, origin=origin, shape=shape)
 
 
 def _decisive(region: Tensor) -> float | int | bool | str | None:
@@ -186,7 +186,7 @@ def locate(
     if base == "_native_multi_head_attention" and name == "mask" and tensor.dim() == 2 and len(index) == 3:
         # of keys, by batch
         return None, tensor[index[0]]
-    if operator.movement and interventions.floating(tensor) and name in ("self",):
+    if operator.movement and interventions.is_floating(tensor) and name in ("self",):
         return _moved(operator, tensor, args, index), None
     if tuple(tensor.shape) == () or tensor.numel() == 1:
         return (0,) * tensor.dim(), None
@@ -255,7 +255,7 @@ def _moved(operator: Operator, tensor: Tensor, args: Any, index: tuple[int, ...]
     """Run a moving operator on the numbers of the elements, to see which one arrived."""
     numbers = torch.arange(1, tensor.numel() + 1, device=tensor.device).reshape(tensor.shape)
     try:
-        with interventions.unseen():
+        with interventions.no_trace():
             moved = interventions.tensors_in(operator.func(*[numbers if a is tensor else a for a in args]))[0]
     except (RuntimeError, TypeError, IndexError, NotImplementedError):
         return None
@@ -291,7 +291,7 @@ def element_of(
 ) -> Element:
     """The element record of the first true place of a mask, which is one of `count` elements."""
     index = first_index(mask)
-    value = at(output, index) if index is not None else None
+    value = value_at(output, index) if index is not None else None
     if isinstance(value, str):
         value = math.nan
     return Element(
@@ -320,7 +320,7 @@ def from_list(row: Row, held: list[Any], position: tuple[int, ...]) -> tuple[Hel
         numbers.append(torch.arange(total, total + count).reshape(entry.shape))
         total += count
     try:
-        with interventions.unseen():
+        with interventions.no_trace():
             joined = row.operator.func(numbers, *held[1:])
         place = int(joined[position])
     except interventions.ANSWERLESS:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.torch.arrays import readable, strided
+from whynan.capture.torch.arrays import is_readable, strided
 from whynan.capture.torch.event_log import address
 from whynan.capture.torch.names import Identities
 from whynan.records import Data
@@ -48,7 +48,7 @@ def parts_of(value: Any, prefix: str, most: int = MOST) -> Generator[tuple[Way, 
     while waiting:
         way, part = waiting.popleft()
         if isinstance(part, torch.Tensor):
-            if readable(part):
+            if is_readable(part):
                 yield way, part
         elif isinstance(part, array):
             if part.dtype.kind in "fc":
@@ -60,12 +60,12 @@ def parts_of(value: Any, prefix: str, most: int = MOST) -> Generator[tuple[Way, 
             waiting.extend(((way, form, key), v) for form, key, v in inner if type(v) not in _PLAIN)
 
 
-def spelled(way: Way) -> str:
+def format_path(way: Way) -> str:
     """A way as a person writes it: ``batch[1].mask``, ``model['0.weight']``; ``0.weight`` in what has no name."""
     holder, form, key = way
     if holder is None:
         return str(key)
-    start = spelled(holder)
+    start = format_path(holder)
     if not start:
         return str(key)
     return f"{start}[{key!r}]" if form == "[" else f"{start}.{key}"
@@ -198,7 +198,7 @@ class Source:
     in_rows: bool = False
 
 
-class Known(NamedTuple):
+class TensorOrigin(NamedTuple):
     """A tensor that came in: with what, and where in that it was found."""
 
     source: Source
@@ -210,13 +210,13 @@ class Views:
     """What is known of the tensors over one storage, by how they lie in it, in one trace: that of this first event."""
 
     trace: int
-    known: dict[Layout, Known]
+    known: dict[Layout, TensorOrigin]
 
 
 class Found(NamedTuple):
     """What the marked elements of a tensor came in with, their rows in it, and how many rows there are."""
 
-    known: Known
+    known: TensorOrigin
     rows: list[int]
     of: int
 
@@ -227,7 +227,7 @@ class Array(NamedTuple):
     start: int
     size: int
     layout: Layout
-    known: Known
+    known: TensorOrigin
 
 
 class Origins:
@@ -262,7 +262,7 @@ class Origins:
     def note(self, value: Any, source: Source, prefix: str = "", most: int = MOST) -> None:
         """Remember the origin of the tensors and arrays in a value."""
         for way, part in parts_of(value, prefix, most):
-            known = Known(source, way)
+            known = TensorOrigin(source, way)
             if isinstance(part, torch.Tensor):
                 self._keep(part, known)
             else:
@@ -271,7 +271,7 @@ class Origins:
     def note_array(self, tensor: Tensor, site: int) -> None:
         """Remember that a tensor is an array of NumPy's, and where it was made one."""
         if not self._known_of(tensor):
-            self._keep(tensor, Known(Source(Data(kind="numpy"), site=site), None))
+            self._keep(tensor, TensorOrigin(Source(Data(kind="numpy"), site=site), None))
 
     def explain_since(self, first: int, batch: Any) -> None:
         """Births of the fetch itself, whose values the batch holds now: they have its rows."""
@@ -287,7 +287,7 @@ class Origins:
                     if label >= first and (birth.data is None or birth.data.kind != "batch"):
                         birth.data = self.data_of(tensor, plane == set_id) or birth.data
 
-    def _note_array(self, array: Any, known: Known) -> None:
+    def _note_array(self, array: Any, known: TensorOrigin) -> None:
         size = array.itemsize
         if not array.size or any(s < 0 or s % size for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
             return
@@ -318,7 +318,7 @@ class Origins:
         """The data of some elements in the words of the report: their rows, and the entries of the dataset."""
         source, changes = found.known.source, dict[str, Any]()
         if found.known.way is not None:
-            changes["name"] = spelled(found.known.way) or None
+            changes["name"] = format_path(found.known.way) or None
         if source.in_rows and found.rows:
             rows = tuple(found.rows[:MOST_ROWS])
             known = source.indices if source.indices and len(source.indices) == found.of else ()
@@ -330,7 +330,7 @@ class Origins:
             changes["name"] = sites.first_argument(source.site)
         return source.data.model_copy(update=changes)
 
-    def _known_of(self, tensor: Tensor) -> dict[Layout, Known]:
+    def _known_of(self, tensor: Tensor) -> dict[Layout, TensorOrigin]:
         """What is known of the tensors over a tensor's storage."""
         try:
             views: Any = getattr(tensor.untyped_storage(), ORIGIN, None)
@@ -338,7 +338,7 @@ class Origins:
             return {}
         return views.known if type(views) is Views and views.trace == self.context.first else {}
 
-    def _keep(self, tensor: Tensor, known: Known) -> None:
+    def _keep(self, tensor: Tensor, known: TensorOrigin) -> None:
         views = self._known_of(tensor)
         if not views:
             setattr(tensor.untyped_storage(), ORIGIN, Views(self.context.first, {layout_of(tensor): known}))

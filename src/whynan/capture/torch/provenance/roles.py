@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from whynan.capture.provenance.dependence import decisive, magnitude_of
+from whynan.capture.provenance.dependence import magnitude_of, operand_by_role
 from whynan.ops.table import TORCH
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def decisive_operand(base: str, kind: BirthKind, operands: tuple[Operand, ...]) 
     if plain in TORCH.having("norm"):
         # what is normalised, unless a parameter is greater where what was normalised overflows with it
         return known[0] if kind != "overflow" else max(known, key=magnitude_of)
-    found = decisive(TORCH.roles.get(plain), kind, operands, known)
+    found = operand_by_role(TORCH.roles.get(plain), kind, operands, known)
     if found is not None and found.dtype is not None:
         return found
     zeros = [o for o in known if o.value == 0]

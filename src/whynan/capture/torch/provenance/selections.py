@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.provenance.dependence import broadcast_index, index_ahead
+from whynan.capture.provenance.dependence import broadcast_index, forward_index
 from whynan.capture.torch.event_log import Held, Operands, address
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.provenance.operands import with_slices
@@ -83,24 +83,24 @@ class Selections:
         self._context = context
         self._later = later
 
-    def of(
+    def exclusion_of_gradient(
         self, forward: Row, place: tuple[int, ...] | None, shape: tuple[int, ...], *, idle: bool
     ) -> Selection | None:
         """What leaves out the element of a forward result at the place where its gradient, of this shape, went bad.
 
         `idle`: its gradient is known to be 0, so that whatever else has read it does not count.
         """
-        kept = self._context.rows.of(forward.ordinal)
+        kept = self._context.rows.operands_at(forward.ordinal)
         index = None if kept is None or place is None else _index(forward, kept, place, shape)
-        return None if index is None else self.of_result(forward, index, idle=idle)
+        return None if index is None else self.exclusion_of_result(forward, index, idle=idle)
 
-    def of_result(self, forward: Row, index: tuple[int | slice, ...], *, idle: bool) -> Selection | None:
+    def exclusion_of_result(self, forward: Row, index: tuple[int | slice, ...], *, idle: bool) -> Selection | None:
         """What leaves out this element, or row, of a forward result."""
-        kept = self._context.rows.of(forward.ordinal)
+        kept = self._context.rows.operands_at(forward.ordinal)
         if kept is None or kept.out is None:
             return None
         try:
-            with interventions.unseen():
+            with interventions.no_trace():
                 found = self._follow(forward, kept, kept.out, index, idle=idle)
         except interventions.ANSWERLESS:
             return None
@@ -142,7 +142,7 @@ class Selections:
         raw = self._context.rows.operands.get(ordinal)
         if raw is None or not any(_reads(value, ways) for value in raw[0]):
             return None
-        row, kept = self._context.rows.get(ordinal), self._context.rows.of(ordinal)
+        row, kept = self._context.rows.get(ordinal), self._context.rows.operands_at(ordinal)
         if row is None or kept is None or row.phase != 0:
             return None
         return _Event(row, kept, self._context.rows.value_of, self._operator)
@@ -172,7 +172,7 @@ def _index(row: Row, kept: Operands, place: tuple[int, ...], shape: tuple[int, .
     rows = row.operator.base in TORCH.having("row") and len(kept.held) > 1 and isinstance(kept.held[1], int)
     reduced = row.operator.base in TORCH.having("reduction") and len(out) == len(place)
     if row.operator.pointwise or rows or reduced:
-        ahead = index_ahead(out, place, shape)
+        ahead = forward_index(out, place, shape)
         index = None if ahead is None else broadcast_index(out, ahead)
     else:
         index = None

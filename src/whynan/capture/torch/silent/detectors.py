@@ -9,7 +9,7 @@ import torch
 
 from whynan.capture.torch.arrays import is_strided
 from whynan.capture.torch.provenance import interventions
-from whynan.capture.torch.provenance.operands import at, dtype_name, first_index
+from whynan.capture.torch.provenance.operands import dtype_name, first_index, value_at
 from whynan.capture.torch.silent import guards, rounding
 from whynan.capture.torch.silent.optimizer_updates import Detection, UpdateEvents
 from whynan.capture.torch.sites import OPTIMIZER
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.event_log import LiveEvent, Row
     from whynan.capture.torch.events import Events
-    from whynan.capture.torch.silent.rounding import Lost
+    from whynan.capture.torch.silent.rounding import LostElements
     from whynan.capture.torch.sites import Lane
 
-READERS: Final[dict[str, tuple[tuple[str, Callable[..., Lost | None]], ...]]] = {
-    **dict.fromkeys(TORCH.having("masked-write"), (("masks", guards.written),)),
-    **dict.fromkeys(rounding.CASTS, (("ranges", rounding.saturated),)),
-    **dict.fromkeys(TORCH.having("clamp"), (("bounds", rounding.clamped),)),
-    **dict.fromkeys(rounding.SUMS, (("bounds", rounding.added), ("masks", guards.summed))),
+READERS: Final[dict[str, tuple[tuple[str, Callable[..., LostElements | None]], ...]]] = {
+    **dict.fromkeys(TORCH.having("masked-write"), (("masks", guards.find_mask_write),)),
+    **dict.fromkeys(rounding.CASTS, (("ranges", rounding.find_saturation),)),
+    **dict.fromkeys(TORCH.having("clamp"), (("bounds", rounding.find_lost_bound),)),
+    **dict.fromkeys(rounding.SUMS, (("bounds", rounding.find_lost_addend), ("masks", guards.find_mask_sum))),
 }
 """What is asked of an event of the forward, by the base name of its operator, and the reading that it serves."""
 _MOST: Final = 256
@@ -79,7 +79,7 @@ class Detectors:
         self.asked = frozenset({*self._asked, *(TORCH.having("comparison") if "bounds" in reads else ())})
         """The base names of the operators that are looked at in the forward."""
 
-    def look(self, live: LiveEvent) -> None:
+    def check_event(self, live: LiveEvent) -> None:
         """Ask of one event whether it lost what it should have kept."""
         row, args, kwargs, written, before, node, lane, _ = live
         operator = row.operator
@@ -101,12 +101,12 @@ class Detectors:
                     self._lost(row, args, written[0], lost, lane)
                     return
 
-    def _lost(self, row: Row, args: Any, output: Tensor, lost: Lost, lane: Lane) -> None:
+    def _lost(self, row: Row, args: Any, output: Tensor, lost: LostElements, lane: Lane) -> None:
         place = first_index(lost.where)
         if place is None:
             return
         concerned, total = int(lost.where.sum()), output.numel()
-        value = at(output, place)
+        value = value_at(output, place)
         element = Element(
             index=place,
             shape=tuple(int(s) for s in output.shape),
@@ -121,7 +121,7 @@ class Detectors:
         if made is not None and lost.kind == "vanished" and made.occurrences == 1:
             self._vanished[id(output)] = weakref.ref(output), made
 
-    def _source(self, row: Row, args: Any, lost: Lost, place: tuple[int, ...]) -> Operand:
+    def _source(self, row: Row, args: Any, lost: LostElements, place: tuple[int, ...]) -> Operand:
         """What the element was before."""
         names = row.operator.arg_names
         name = None if lost.argument is None else names[lost.argument]
@@ -131,7 +131,7 @@ class Detectors:
             name=name or "self",
             expression=None if name is None else texts.get(name),
             index=place,
-            value=at(lost.source, place),
+            value=value_at(lost.source, place),
             dtype=dtype_name(lost.source.dtype),
             origin="live",
             shape=tuple(int(s) for s in lost.source.shape),

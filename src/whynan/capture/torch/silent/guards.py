@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.provenance.dependence import FAR, is_guard, is_told
-from whynan.capture.torch.arrays import readable
+from whynan.capture.provenance.dependence import FAR, is_guard, is_worth_reporting
+from whynan.capture.torch.arrays import is_readable
 from whynan.capture.torch.event_log import Held
-from whynan.capture.torch.silent.rounding import Lost
+from whynan.capture.torch.silent.rounding import LostElements
 from whynan.ops.table import TORCH
 
 if TYPE_CHECKING:
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 _HOPS: Final = 4
 
 
-class Compared(NamedTuple):
+class MaskComparison(NamedTuple):
     """A comparison that a mask was made by: the tensor, and the constant."""
 
     tensor: Held
     constant: float
 
 
-def written(
+def find_mask_write(
     rows: Rows, operator: Operator, args: Any, _kwargs: Any, output: Tensor, before: dict[int, Tensor] | None
-) -> Lost | None:
+) -> LostElements | None:
     """A mask of what is below a small constant, by which that constant is written."""
     base = operator.base.removesuffix("_")
     mask, choices = _parts(base, args)
@@ -42,13 +42,13 @@ def written(
         constant = _constant(choices[1], source)
         if isinstance(source, torch.Tensor) and constant is not None and _same(rows, compared.tensor, source):
             at = next((n for n, a in enumerate(args) if a is source), 0)
-            return lost(source, output, constant, compared.constant, at)
+            return overwritten_elements(source, output, constant, compared.constant, at)
     return None
 
 
-def summed(
+def find_mask_sum(
     rows: Rows, _operator: Operator, args: Any, _kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
-) -> Lost | None:
+) -> LostElements | None:
     """The same as arithmetic: ``x * (x >= eps) + (x < eps) * eps``."""
     if len(args) < 2 or not isinstance(args[0], torch.Tensor) or not isinstance(args[1], torch.Tensor):
         return None
@@ -62,25 +62,27 @@ def summed(
         compared, source = chosen
         tensor = rows.value_of(source)
         if tensor is not None and _same(rows, compared.tensor, tensor):
-            return lost(tensor, output, constant, compared.constant, None)
+            return overwritten_elements(tensor, output, constant, compared.constant, None)
     return None
 
 
-def lost(source: Tensor, output: Tensor, constant: float, threshold: float, argument: int | None) -> Lost | None:
+def overwritten_elements(
+    source: Tensor, output: Tensor, constant: float, threshold: float, argument: int | None
+) -> LostElements | None:
     """The elements far below a constant that are it now; None where they are few.
 
     What was far above it was cut off at it, which nobody does to keep away from 0.
     """
-    if source.shape != output.shape or not output.is_floating_point() or not readable(output):
+    if source.shape != output.shape or not output.is_floating_point() or not is_readable(output):
         return None
     small = max(constant, threshold)
     there = output == torch.tensor(constant, dtype=output.dtype, device=output.device)
     where = there & (source < -FAR * small) & torch.isfinite(source)
     count = int(where.sum())
-    if not is_told(count, output.numel()):
+    if not is_worth_reporting(count, output.numel()):
         return None
     numbers = {"eps": constant, "threshold": threshold, "worst": float(source[where].min())}
-    return Lost("overwritten", where, source, numbers, argument)
+    return LostElements("overwritten", where, source, numbers, argument)
 
 
 def _parts(base: str, args: Any) -> tuple[Tensor | None, tuple[list[Any], list[Any]]]:
@@ -115,7 +117,7 @@ def _is_uniform(tensor: Tensor) -> bool:
     return bool(low == high)
 
 
-def _compared(rows: Rows, mask: Tensor | Held) -> Compared | None:
+def _compared(rows: Rows, mask: Tensor | Held) -> MaskComparison | None:
     """The comparison with a small constant that made a mask."""
     writer = mask.writer if isinstance(mask, Held) else rows.writer_of(mask)
     for _ in range(_HOPS):
@@ -124,7 +126,7 @@ def _compared(rows: Rows, mask: Tensor | Held) -> Compared | None:
             return None
         if row.operator.base in TORCH.having("ordering"):
             constant = kept.held[1] if len(kept.held) > 1 else None
-            return Compared(kept.held[0], constant) if is_guard(constant) else None
+            return MaskComparison(kept.held[0], constant) if is_guard(constant) else None
         if row.operator.base not in TORCH.having("mask-of-mask"):
             return None
         writer = kept.held[0].writer
@@ -133,7 +135,7 @@ def _compared(rows: Rows, mask: Tensor | Held) -> Compared | None:
 
 def _event(rows: Rows, writer: int) -> tuple[Row | None, Operands | None]:
     row = rows.get(writer)
-    return row, None if row is None else rows.of(writer)
+    return row, None if row is None else rows.operands_at(writer)
 
 
 def _product(rows: Rows, part: Tensor) -> list[Any] | None:
@@ -151,7 +153,7 @@ def _filling(rows: Rows, factors: list[Any]) -> float | None:
     return numbers[0] if numbers and masks else None
 
 
-def _chosen(rows: Rows, factors: list[Any]) -> tuple[Compared, Held] | None:
+def _chosen(rows: Rows, factors: list[Any]) -> tuple[MaskComparison, Held] | None:
     """The comparison, and what is kept by its mask, of a product of both."""
     for mask, kept in (factors, factors[::-1]):
         compared = _compared(rows, mask) if isinstance(mask, Held) and isinstance(kept, Held) else None

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.torch.arrays import FLOATS, HALVES, PLAIN, local, readable
+from whynan.capture.torch.arrays import FLOATS, HALVES, PLAIN, is_readable, local
 from whynan.capture.torch.event_log import Held, Row, address
-from whynan.capture.torch.provenance.operands import at, dtype_name, first_index
+from whynan.capture.torch.provenance.operands import dtype_name, first_index, value_at
 from whynan.capture.torch.sinks.gradients import gradients_of
 from whynan.floats import format_of
 from whynan.ops.table import TORCH
@@ -175,7 +175,7 @@ class OptimizerStep:
 
     def _element(self, leaf: Tensor, holder: Tensor, where: Tensor, count: int, factor: float = 1.0) -> Element:
         place = first_index(where)
-        value = None if place is None else at(holder, place)
+        value = None if place is None else value_at(holder, place)
         return Element(
             index=place,
             tensor=self._names.leaf_name(leaf),
@@ -217,7 +217,7 @@ def _ends(tensor: Tensor) -> tuple[Tensor, Tensor]:
 
 def _is_plain(tensor: Any) -> bool:
     known = type(tensor) in PLAIN and tensor.dtype in FLOATS and tensor.element_size() > 1
-    return known and readable(tensor) and tensor.numel() > 0
+    return known and is_readable(tensor) and tensor.numel() > 0
 
 
 def _rounded_away(weight: Tensor, update: Any) -> float | None:
@@ -298,7 +298,7 @@ class UpdateEvents:
         rows = self._context.rows
         for number, (_, gradient) in enumerate(step.gradients if step.is_zero else ()):
             row = rows.get(rows.writer_of(gradient))
-            kept = None if row is None or row.operator.base not in _SCALING else rows.of(row.ordinal)
+            kept = None if row is None or row.operator.base not in _SCALING else rows.operands_at(row.ordinal)
             factors: Any = [] if kept is None else kept.held[1:2]
             factors = factors[0] if factors and isinstance(factors[0], list) else factors
             factor = next((f for f in factors if isinstance(f, Held)), None)
@@ -319,7 +319,7 @@ class UpdateEvents:
             value = rows.value_of(held)
             if value is not None and value.is_floating_point() and bool(torch.isinf(value).any()):
                 return dtype_name(value.dtype)
-            kept = rows.of(held.writer)
+            kept = rows.operands_at(held.writer)
             waiting += [] if kept is None else [h for h in kept.held if isinstance(h, Held)]
         return None
 

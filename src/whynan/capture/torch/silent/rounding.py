@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.torch.arrays import readable
+from whynan.capture.torch.arrays import is_readable
 from whynan.capture.torch.provenance.operands import dtype_name
 from whynan.floats import FORMATS, format_of
 
@@ -23,7 +23,7 @@ _SATURATING: Final = (torch.float8_e4m3fn,)
 """Without infinities: what is out of their range becomes their maximum (pytorch 2.13)."""
 
 
-class Lost(NamedTuple):
+class LostElements(NamedTuple):
     """What an event did to the elements of its output at `where`, which were those of `source` before.
 
     `argument`: which of the event's arguments that is; None for none of them.
@@ -36,9 +36,9 @@ class Lost(NamedTuple):
     argument: int | None = 0
 
 
-def added(
+def find_lost_addend(
     _rows: Rows, operator: Operator, args: Any, kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
-) -> Lost | None:
+) -> LostElements | None:
     """A constant added to 0 that is 0 in the dtype."""
     other = args[1] if len(args) > 1 else None
     if type(other) is not float or not _known(output):
@@ -50,9 +50,9 @@ def added(
     return _lost("vanished", output == 0, output, {"eps": abs(constant), "bound": 0.0}) if operator.arg_names else None
 
 
-def clamped(
+def find_lost_bound(
     _rows: Rows, operator: Operator, args: Any, kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
-) -> Lost | None:
+) -> LostElements | None:
     """A bound beside 0 or beside 1 that is 0 or 1 in the dtype, where an element lies on it."""
     if not _known(output):
         return None
@@ -66,9 +66,9 @@ def clamped(
     return None
 
 
-def saturated(
+def find_saturation(
     _rows: Rows, _operator: Operator, args: Any, _kwargs: Any, output: Tensor, _before: dict[int, Tensor] | None
-) -> Lost | None:
+) -> LostElements | None:
     """A cast to a format without infinities, of what is out of its range."""
     if output.dtype not in _SATURATING:
         return None
@@ -82,15 +82,15 @@ def saturated(
     # what rounds to the maximum is no more than half of the distance to the number that would come next above it
     beyond = (source.abs() > most * (1 + torch.finfo(output.dtype).eps / 2)) & (output.float().abs() == most)
     numbers = {"limit": most, "largest": float(source.abs().max())}
-    return Lost("saturated", beyond, source, numbers, number) if bool(beyond.any()) else None
+    return LostElements("saturated", beyond, source, numbers, number) if bool(beyond.any()) else None
 
 
-def _lost(kind: DamageKind, where: Tensor, source: Tensor, numbers: dict[str, float]) -> Lost | None:
-    return Lost(kind, where, source, numbers) if bool(where.any()) else None
+def _lost(kind: DamageKind, where: Tensor, source: Tensor, numbers: dict[str, float]) -> LostElements | None:
+    return LostElements(kind, where, source, numbers) if bool(where.any()) else None
 
 
 def _known(output: Tensor) -> bool:
-    return output.is_floating_point() and readable(output) and dtype_name(output.dtype) in FORMATS
+    return output.is_floating_point() and is_readable(output) and dtype_name(output.dtype) in FORMATS
 
 
 def _is_zero(constant: float, output: Tensor) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch.arrays import is_bad, readable
+from whynan.capture.torch.arrays import is_bad, is_readable
 from whynan.capture.torch.event_log import Held
 from whynan.capture.torch.sites import ACCUMULATION, BACKWARD
 from whynan.records import ChainLink, Note, Site
@@ -31,7 +31,7 @@ _MOST_EVENTS: Final = 64
 """So many events behind a number are looked at for where it comes from."""
 
 
-def decide(context: TraceContext, tensor: Tensor, value: Any, measure: Measure) -> list[Sink]:
+def decision_sinks(context: TraceContext, tensor: Tensor, value: Any, measure: Measure) -> list[Sink]:
     """The losses on which the program decides where it has read a tensor.
 
     `value`: what Python was given: the number, or the answer where the tensor is one of a comparison or a test.
@@ -40,7 +40,7 @@ def decide(context: TraceContext, tensor: Tensor, value: Any, measure: Measure) 
     if not number or not context.marked or (type(value) is float and value - value == 0):
         return []
     read = [tensor] if tensor.is_floating_point() else list(_compared(context, tensor))
-    bad = [each for each in read if context.state_of(each) is not None and readable(each) and is_bad(each)]
+    bad = [each for each in read if context.state_of(each) is not None and is_readable(each) and is_bad(each)]
     made = decision(sys._getframe(1), value) if bad else None
     if made is None:
         return []
@@ -75,13 +75,13 @@ def _sinks(measure: Measure, tensor: Tensor, made: Decision, comes: str) -> Iter
         kind, what = ("loss", "loss") if tensor.numel() == 1 else ("output", "tested")
     site = Site(file=file_of_site(made.file), line=made.line, function=made.function.replace("<locals>.", ""))
     for sink in measure(tensor, kind, None, True):
-        said = Note.of("decided", does=made.does, tests=what, held=sink.value)
+        said = Note.create("decided", does=made.does, tests=what, held=sink.value)
         yield replace(sink, decision=ChainLink(role="sink", op=None, site=site, typed_summary=said))
 
 
-def ended(place: Site) -> ChainLink:
+def exception_link(place: Site) -> ChainLink:
     """That the program has ended by an exception that names what it held as NaN or Inf."""
-    said = Note.of("decided", does="ends", tests="held", held=None)
+    said = Note.create("decided", does="ends", tests="held", held=None)
     return ChainLink(role="sink", op=None, site=place, typed_summary=said)
 
 
@@ -90,7 +90,7 @@ def _compared(context: TraceContext, answer: Tensor) -> Iterator[Tensor]:
     waiting, known = [context.rows.writer_of(answer)], set[int]()
     while waiting and len(known) < _MOST_EVENTS:
         writer = waiting.pop()
-        kept = None if writer in known else context.rows.of(writer)
+        kept = None if writer in known else context.rows.operands_at(writer)
         known.add(writer)
         for held in _held(kept.held) if kept is not None else ():
             row = context.rows.get(held.writer)
@@ -121,7 +121,7 @@ def _comes_from(context: TraceContext, tensor: Tensor) -> str:
             continue
         if writer in differentiated:
             return "graph"
-        kept = context.rows.of(writer)
+        kept = context.rows.operands_at(writer)
         waiting += [held.writer for held in _held(kept.held)] if kept is not None else []
     return found
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Judged:
+class StepEvidence:
     """What a step was about to be made of: the losses that were differentiated for it, and its bad gradients.
 
     `losses`: their bits, a loss each. `bad`: by the parameter, where its gradient is NaN or Inf; None where that is not
@@ -46,7 +46,7 @@ class Judged:
         """Whether nothing is NaN or Inf."""
         return not self.bad and not self.bad_loss
 
-    def same_as(self, other: Judged) -> bool:
+    def same_as(self, other: StepEvidence) -> bool:
         """Whether both have the same losses, bit for bit, and the same elements of the same gradients are bad.
 
         Not where the elements of one are not known any more.
@@ -80,7 +80,7 @@ class Fault:
 
     optimizer: Any
     step: int
-    judged: Judged
+    judged: StepEvidence
     skipped: int = 0
     scale_fall: ScaleFall | None = None
     """How a loss scaler has skipped steps in vain, where that is why it is one."""
@@ -130,7 +130,7 @@ class Losses:
         self.discard()
         self._scaled.clear()
 
-    def note(self, roots: Iterable[Any]) -> None:
+    def record_backward(self, roots: Iterable[Any]) -> None:
         """A backward begins."""
         for root in roots:
             if isinstance(root, torch.Tensor) and root.is_floating_point() and not _is_wrapped(root):
@@ -200,7 +200,7 @@ def _norm(gradient: Tensor) -> float:
 
 
 @torch.no_grad()
-def judge(optimizer: Any, losses: Losses) -> Judged:
+def gather_evidence(optimizer: Any, losses: Losses) -> StepEvidence:
     """All that is known of a step about to be made."""
     bad = []
     for parameter, gradient in gradients_of(optimizer):
@@ -208,10 +208,10 @@ def judge(optimizer: Any, losses: Losses) -> Judged:
         if bool(mask.any()):
             bad.append((parameter, mask))
     bad_loss = losses.bad(scaled=False)
-    return Judged(losses.bits(), tuple(bad), bad_loss, spoilt_of(optimizer), losses.numbers())
+    return StepEvidence(losses.bits(), tuple(bad), bad_loss, bad_parameters(optimizer), losses.numbers())
 
 
-def spoilt_of(optimizer: Any) -> tuple[Tensor, ...]:
+def bad_parameters(optimizer: Any) -> tuple[Tensor, ...]:
     """The parameters of an optimizer that are NaN or Inf."""
     return tuple(p for p in parameters_of(optimizer) if not is_finite(p))
 
@@ -241,15 +241,15 @@ class Probes:
         here = [local(p) for p in parameters_of(optimizer)]
         self._before = [(p, p.detach().clone()) for p in here if p is not None]
 
-    def tried(self, losses: Losses, step: int) -> Fault | None:
+    def first_fault(self, losses: Losses, step: int) -> Fault | None:
         """The fault of the first point that is bad, when it has been tried."""
-        if self.fault is None and not (judged := judge(self.optimizer, losses)).is_good:
+        if self.fault is None and not (judged := gather_evidence(self.optimizer, losses)).is_good:
             self.fault = Fault(self.optimizer, step, judged)
             return self.fault
         return None
 
     @torch.no_grad()
-    def undone(self) -> bool:
+    def restore_weights(self) -> bool:
         """Have the weights be as before, if one is NaN or Inf that was none; whether that was so."""
         spoilt = any(bool((_not_finite(p) & torch.isfinite(before)).any()) for p, before in self._before)
         for parameter, before in self._before if spoilt else ():
@@ -267,7 +267,7 @@ MOST_UNCLAIMED: Final = 3
 """So many explanations of what no step came to use, and nothing is explained beforehand any more."""
 
 
-class Together:
+class OptimizerGroup:
     """The optimizers of one thread that have stepped since its last backward, and those that come after them."""
 
     def __init__(self) -> None:
@@ -292,21 +292,21 @@ class Together:
             self._later.set(first, [*later, weakref.ref(optimizer)])
         return True
 
-    def after(self, optimizer: Any) -> list[Any]:
+    def later_optimizers(self, optimizer: Any) -> list[Any]:
         """The optimizers that will step after this one on the same gradients."""
         if len(self._since) != 1 or self._unclaimed >= MOST_UNCLAIMED:
             return []
         return [o for known in self._later.get(optimizer) or [] if (o := known()) is not None]
 
-    def ahead(self, optimizer: Any, losses: Losses, only: Sequence[int]) -> tuple[Any, Judged] | None:
+    def bad_later_step(self, optimizer: Any, losses: Losses, only: Sequence[int]) -> tuple[Any, StepEvidence] | None:
         """What is bad for one that will step after this one: it, and what its step would be made of.
 
         `only`: the numbers of those that are looked at; all where there are none.
         """
-        for other in self.after(optimizer):
+        for other in self.later_optimizers(optimizer):
             if not only or id(other) in only:
                 norm = norm_of([g for _, g in gradients_of(other)])
-                judged = None if norm - norm == 0 else judge(other, losses)
+                judged = None if norm - norm == 0 else gather_evidence(other, losses)
                 if judged is not None and not judged.is_good:
                     return other, judged
         return None

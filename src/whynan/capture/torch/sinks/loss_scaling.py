@@ -33,7 +33,7 @@ begin with, down to 1."""
 
 
 @dataclass
-class Falling:
+class ScaleFallCounter:
     """The steps that a scaler has skipped: on end, and since its scale last rose."""
 
     on_end: int = 0
@@ -53,7 +53,7 @@ class Falling:
         self.on_end += 1
         self._falls += 1
 
-    def made(self, scale: float | None) -> None:
+    def record_step(self, scale: float | None) -> None:
         """A step was made at this scale."""
         self._see(scale)
         self.on_end = 0
@@ -69,7 +69,7 @@ class Falling:
             self._falls = 0
         self._last = scale
 
-    def lost(self) -> ScaleFall | None:
+    def scale_fall(self) -> ScaleFall | None:
         """How it fell, where the scaler is not looking for its scale any more; None while it may be."""
         if self._last is not None and self._last > 1.0:
             return None
@@ -81,25 +81,25 @@ class Falling:
 
 
 @dataclass
-class Discards:
+class DiscardCounter:
     """How often a program has discarded bad gradients by itself, as a scaler written by hand does."""
 
     count: int = 0
     _on_end: int = 0
     _noticed_in: int | None = None
 
-    def note(self, backward: int) -> None:
+    def record_discard(self, backward: int) -> None:
         """A gradient is gone that nothing has used, of this backward or one before it; each counts once."""
         if backward != self._noticed_in:
             self.count += 1
             self._on_end += 1
         self._noticed_in = backward
 
-    def made(self) -> None:
+    def record_step(self) -> None:
         """A step was made of gradients."""
         self._on_end = 0
 
-    def lost(self) -> ScaleFall | None:
+    def scale_fall(self) -> ScaleFall | None:
         """How often on end, where that is more than the search for a scale takes."""
         return ScaleFall(skipped=self._on_end, on_end=True) if self._on_end >= DISCARDS else None
 
@@ -120,9 +120,9 @@ class Scaler:
         self.waits = False
         """Whether it saw Inf, and the step that it skips has not been settled."""
         self._skipping: list[Tensor] = []
-        self._falling = Falling()
+        self._falling = ScaleFallCounter()
         self._scale: float | None = None
-        self._discards = Discards()
+        self._discards = DiscardCounter()
         self._checked: list[Sink] = []
         """What was read of gradients that nothing has used yet."""
         self._excused: list[Sink] = []
@@ -131,7 +131,7 @@ class Scaler:
         self.given: ScaleFall | None = None
         """How the scale fell before the one step that is looked at, where the scaler is lost."""
 
-    def unscaled(self, args: Any) -> None:
+    def record_unscale(self, args: Any) -> None:
         """It looked at gradients: what is bad in them it will skip, unless it has skipped them too often."""
         grads = interventions.tensors_in(args[0])
         found_inf, inverse = (*args[1:3], None, None)[:2]
@@ -142,20 +142,20 @@ class Scaler:
         if not self.waits:
             self._falling.skip(self._scale)
         self.waits = True
-        lost = self.given or self._falling.lost()
+        lost = self.given or self._falling.scale_fall()
         if lost is not None:
             self._lost = lost
             self._tell(grads, lost)
         self._forget(grads)
 
-    def makes(self) -> None:
+    def record_step(self) -> None:
         """A step is made of gradients, by which a scaler does not skip it."""
-        self._discards.made()
-        self._falling.made(self._scale)
+        self._discards.record_step()
+        self._falling.record_step(self._scale)
 
     # -- a program that skips steps by itself ------------------------------------------------------------------------
 
-    def reads(self, sink: Sink) -> bool:
+    def is_discardable_read(self, sink: Sink) -> bool:
         """Whether what the program reads stands in gradients that it may yet discard."""
         left = frozenset(label for leaf in self.log.leaves.values() for s in leaf.left for label in s.labels)
         if not sink.labels or not sink.labels <= left:
@@ -163,9 +163,9 @@ class Scaler:
         self._checked.append(sink)
         return True
 
-    def begins(self, lane: Lane) -> None:
+    def begin_backward(self, lane: Lane) -> None:
         """A backward of this thread begins: what is gone of the gradients of those before it, nothing has used."""
-        self.settle()
+        self.record_skipped_step()
         leaves = [leaf for leaf in self.log.leaves.values() if leaf.left]
         used = {label for s in self.log.found if s.fatal for label in s.labels} if leaves else set[int]()
         for leaf in leaves:
@@ -184,8 +184,8 @@ class Scaler:
         if all(s.labels & used for s in left):
             # of a copy of it a step was made
             return
-        self._discards.note(self.log.last_backward)
-        lost = self._discards.lost()
+        self._discards.record_discard(self.log.last_backward)
+        lost = self._discards.scale_fall()
         if lost is not None:
             self._lost = lost
             self.log.found += [replace(s, scale_fall=lost) for s in left]
@@ -195,7 +195,7 @@ class Scaler:
 
     def finish(self, lane: Lane) -> None:
         """The run has ended: what was read of gradients that no training discards was no look at them."""
-        self.begins(lane)
+        self.begin_backward(lane)
         self.log.found += self._checked
         if not self.log.steps.met:
             self.log.found += self._excused
@@ -203,23 +203,23 @@ class Scaler:
         # the last word of how far it fell
         self.log.found = [replace(s, scale_fall=s.scale_fall and self._lost) for s in self.log.found]
         if self._discards.count:
-            self.context.notes[Note.of("discarded_gradients", times=self._discards.count)] = None
+            self.context.notes[Note.create("discarded_gradients", times=self._discards.count)] = None
 
     # -- a scaler of torch's -----------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def record_skipped_step(self) -> None:
         """It saw Inf and no step came: that was the attempt, and it was skipped."""
         if self.waits:
             self.waits = False
             self.log.steps.skip(self.context.ordinal - self.context.first)
             self.log.skipped_steps += 1
 
-    def skips(self, grads: list[Tensor]) -> None:
+    def begin_skip(self, grads: list[Tensor]) -> None:
         """The optimizer is called with gradients that it was told to skip."""
         self._skipping = grads
         self._forget(grads)
 
-    def skipped(self) -> None:
+    def end_skip(self) -> None:
         """That call has ended; a fused optimizer is recorded as writing the gradients that it skipped."""
         self._forget(self._skipping)
         self._skipping = []

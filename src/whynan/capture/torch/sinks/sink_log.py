@@ -60,7 +60,7 @@ class Leaf:
         """
         return not any(other.running for other in self.lanes if other is not lane)
 
-    def arrives(self, lane: Lane) -> None:
+    def record_gradient(self, lane: Lane) -> None:
         """A backward of this thread gives it a gradient."""
         if lane not in self.lanes:
             self.lanes = {other for other in self.lanes if other.running} | {lane}

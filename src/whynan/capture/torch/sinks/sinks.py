@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.torch.arrays import State, bad_mask, is_bad, is_strided, local, one_of, readable, strided
+from whynan.capture.torch.arrays import State, bad_mask, is_bad, is_readable, is_strided, local, one_of, strided
 from whynan.capture.torch.event_log import address
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.provenance import interventions
-from whynan.capture.torch.sinks.decisions import decide, ended
+from whynan.capture.torch.sinks.decisions import decision_sinks, exception_link
 from whynan.capture.torch.sinks.loss_scaling import Scaler
 from whynan.capture.torch.sinks.sink_log import Backward, Leaf, distinct, incurable, was_reset
-from whynan.capture.torch.sinks.values_read import held_tensors, is_for_a_bad_number, raised_at
+from whynan.capture.torch.sinks.values_read import held_tensors, is_nonfinite_error, raised_at
 from whynan.capture.torch.sparse import as_dense
 from whynan.traces import Sink
 from whynan.traces.facts import STILL_HELD
@@ -56,7 +56,7 @@ class Sinks:
         tensor = as_dense(tensor, context)
         state = context.state_of(tensor)
         made: list[Sink] = []
-        if not readable(tensor) or (state is None and not is_bad(tensor)):
+        if not is_readable(tensor) or (state is None and not is_bad(tensor)):
             return self._integers(tensor, state, kind, name, fatal)
         labels = context.labels
         with torch._C._DisableTorchDispatch():
@@ -100,10 +100,10 @@ class Sinks:
 
     # -- backward ------------------------------------------------------------------------------------------------
 
-    def backward_starts(self, lane: Lane, roots: list[Tensor], *, into_leaves: bool) -> None:
+    def begin_backward(self, lane: Lane, roots: list[Tensor], *, into_leaves: bool) -> None:
         """The engine is called: its roots are a loss; `autograd.grad` returns gradients and uses none of them."""
         self.log.last_backward = self.context.ordinal
-        self.scaler.begins(lane)
+        self.scaler.begin_backward(lane)
         self.log.steps.micro += 1
         self.log.fatal_seen = self.log.fatal_seen or into_leaves
         loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves else []
@@ -117,15 +117,15 @@ class Sinks:
         lane.backward = record
         lane.loss_labels = frozenset(label for s in loss for label in s.labels)
 
-    def gradient_arrives(self, leaf: Tensor, operator: Operator, lane: Lane) -> None:
+    def record_gradient(self, leaf: Tensor, operator: Operator, lane: Lane) -> None:
         """An event under AccumulateGrad for a leaf."""
         known = self.log.leaves.get(id(leaf))
         if known is None or known.reference() is not leaf:
             if known is not None:
-                self._departed(known)
+                self._record_gone_leaf(known)
             known = self.log.leaves[id(leaf)] = Leaf(weakref.ref(leaf), {})
         record: Backward | None = lane.backward
-        known.arrives(lane if record is None or record.lane is None else record.lane)
+        known.record_gradient(lane if record is None or record.lane is None else record.lane)
         if (operator.base != "add" and operator.base != "add_") or (
             known.pending and leaf.grad is not None and was_reset(self.context.rows, leaf.grad)
         ):
@@ -135,7 +135,7 @@ class Sinks:
             if record.loss:
                 known.pending[record.number] = record
 
-    def backward_ends(self, record: Backward | None) -> None:
+    def end_backward(self, record: Backward | None) -> None:
         """The engine is done: what is bad in the gradients that it left."""
         if record is None or not self.context.marked:
             return
@@ -151,14 +151,14 @@ class Sinks:
             known.state = weakref.ref(state) if state is not None and bad else None
             known.left = self.sink(leaf.grad, "gradient", self.context.names.leaf_name(leaf), True) if bad else []
 
-    def changed(self, written: Sequence[Tensor]) -> None:
+    def record_in_place_change(self, written: Sequence[Tensor]) -> None:
         """Tensors were changed in place outside of an optimizer: by hand, a leaf uses its gradient so."""
         for tensor in written:
             known = self.log.unused.pop(address(tensor), None)
             if known is not None and known.reference() is not None:
                 self._use(known)
 
-    def interrupted(self, record: Backward | None) -> None:
+    def record_interrupted(self, record: Backward | None) -> None:
         """An exception has left the engine: what its backward had born was on its way to a gradient."""
         if record is None:
             return
@@ -167,7 +167,7 @@ class Sinks:
             Sink("gradient", None, b.element.count, b.element.total, frozenset((b.label,)), True) for b in born
         ]
 
-    def _departed(self, leaf: Leaf) -> None:
+    def _record_gone_leaf(self, leaf: Leaf) -> None:
         """A leaf was let go of with the gradient that a backward had left: nobody discarded it."""
         self._use(leaf)
         self.log.found += leaf.left
@@ -183,7 +183,7 @@ class Sinks:
 
     # -- optimizer -----------------------------------------------------------------------------------------------
 
-    def step_starts(self, optimizer: Any, closure: bool) -> None:
+    def begin_step(self, optimizer: Any, closure: bool) -> None:
         """An optimizer is about to consume gradients; one that a scaler told to skip does not."""
         self.scaler.waits = False
         fresh = self.log.steps.begin(optimizer)
@@ -193,9 +193,9 @@ class Sinks:
         found_inf = getattr(optimizer, "found_inf", None)
         if isinstance(found_inf, torch.Tensor) and bool(found_inf.any()):
             self.log.skipped_steps += 1
-            self.scaler.skips([p.grad for p in parameters if p.grad is not None])
+            self.scaler.begin_skip([p.grad for p in parameters if p.grad is not None])
             return
-        self.scaler.makes()
+        self.scaler.record_step()
         if closure:
             self.in_closure = []
             return
@@ -206,7 +206,7 @@ class Sinks:
             if p.grad is not None:
                 self.consume(p, "gradient")
 
-    def closure_ends(self, optimizer: Any) -> None:
+    def end_closure(self, optimizer: Any) -> None:
         """A step with a closure has ended: one that asked once used that loss; a search only probed."""
         records, self.in_closure = self.in_closure, []
         if len(records) == 1:
@@ -219,7 +219,7 @@ class Sinks:
         """Parameters that are bad before their first step are so from outside, not by the optimizer."""
         for p in (here for p in parameters if (here := local(p)) is not None):
             state = self.context.state_of(p)
-            if state is None and readable(p) and is_bad(p.detach()):
+            if state is None and is_readable(p) and is_bad(p.detach()):
                 self.entries.enter_parameter(p, self.context.lane().optimizer_site)
 
     def consume(self, leaf: Tensor, kind: SinkKind) -> None:
@@ -242,13 +242,13 @@ class Sinks:
             made = rows.writer_of(tensor)
         except (RuntimeError, NotImplementedError):
             return True
-        return made >= self.context.first and not self.entries.exchanges.came_by(rows.get(made))
+        return made >= self.context.first and not self.entries.exchanges.collective_of(rows.get(made))
 
-    def step_ends(self, optimizer: Any) -> None:
+    def end_step(self, optimizer: Any) -> None:
         """What a step left in parameters."""
         self.log.steps.end(optimizer, self.context.ordinal - self.context.first)
         # a fused optimizer is recorded as writing the gradients that it skipped
-        self.scaler.skipped()
+        self.scaler.end_skip()
         for group in optimizer.param_groups if self.context.marked else ():
             for p in group["params"]:
                 here = local(p) if isinstance(p, torch.Tensor) else None
@@ -272,7 +272,7 @@ class Sinks:
 
     # -- outputs and observation -----------------------------------------------------------------------------------
 
-    def module_returns(self, out: Any) -> None:
+    def record_module_output(self, out: Any) -> None:
         """An outermost module call has ended."""
         self.log.fatal_seen = True
         if not self.context.marked:
@@ -286,18 +286,18 @@ class Sinks:
                 else:
                     self.log.found += made
 
-    def outputs_leave(self) -> None:
+    def release_outputs(self) -> None:
         """No backward follows any more: the outputs that one was waited for are sinks."""
         self.log.found += self.log.awaited()
         self.log.outputs = []
 
-    def target_returns(self, out: Any) -> None:
+    def record_target_return(self, out: Any) -> None:
         """The target of `explain` has returned: all of it is a fatal sink."""
         for name, tensor in tensors_of(out, "output"):
             self.log.fatal_seen = True
             self.log.found += self.sink(tensor, "output", name, True)
 
-    def leaves_for_python(self, tensor: Tensor) -> None:
+    def record_conversion(self, tensor: Tensor) -> None:
         """`tolist`, `numpy`, DLPack, `save`: nothing is dispatched, the value leaves."""
         if self.context.lane().closure:
             return
@@ -308,7 +308,7 @@ class Sinks:
 
     def _decides(self, tensor: Tensor, value: Any) -> bool:
         """Whether the program decides on what it has read of a tensor."""
-        made = decide(self.context, tensor, value, self.sink)
+        made = decision_sinks(self.context, tensor, value, self.sink)
         self.log.found += made
         return bool(made)
 
@@ -318,7 +318,7 @@ class Sinks:
             state = self.context.state_of(args[0])
             if state is not None and state.plane is not None:
                 found = self.context.labels.labels_in(strided(state.plane, state.itemsize, args[0]))
-                self.entries.read(self.context.labels.intern(found) if found else 0)
+                self.entries.record_python_nan(self.context.labels.intern(found) if found else 0)
         if self.context.lane().closure:
             return
         tensors = interventions.tensors_in(args)
@@ -327,12 +327,12 @@ class Sinks:
         for tensor in tensors:
             if self.context.state_of(tensor) is not None:
                 seen = self.sink(tensor, "observed", None, False)
-                self.log.found += [s for s in seen if not self.scaler.reads(s)]
+                self.log.found += [s for s in seen if not self.scaler.is_discardable_read(s)]
 
-    def raised(self, error: BaseException) -> None:
+    def record_exception(self, error: BaseException) -> None:
         """An exception left the region with what its frames held: a fatal sink where it was raised for that."""
-        place = raised_at(error) if is_for_a_bad_number(error) else None
-        made = None if place is None else ended(place)
+        place = raised_at(error) if is_nonfinite_error(error) else None
+        made = None if place is None else exception_link(place)
         held: list[Sink] = []
         for name, tensor in held_tensors(error):
             if self.context.state_of(tensor) is not None:
@@ -349,13 +349,13 @@ class Sinks:
         for leaf in list(self.log.leaves.values()):
             tensor = leaf.reference()
             if tensor is None:
-                self._departed(leaf)
+                self._record_gone_leaf(leaf)
                 continue
             if not leaf.readable(here):
                 # a thread trains on: what its last backward left, where that is there still
                 left = leaf.state_left()
                 if left is not None and not left.skipped:
-                    self._departed(leaf)
+                    self._record_gone_leaf(leaf)
             elif (
                 tensor.grad is not None
                 and not ((state := context.state_of(tensor.grad)) is not None and state.skipped)
@@ -372,7 +372,7 @@ class Sinks:
                     # put there by hand
                     self.consume(tensor, "gradient")
         self.look_at_modules()
-        self.outputs_leave()
+        self.release_outputs()
         named: set[int] = set()
         for leaf in self.log.leaves.values():
             tensor = leaf.reference()

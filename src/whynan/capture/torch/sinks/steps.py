@@ -93,7 +93,7 @@ class Steps:
         micro = self.micro if in_backward or self.owner is not None else self.micro + 1
         return self.offset + attempts + 1, max(micro, 1)
 
-    def at(self, ordinal: int, labels: frozenset[int], sinks: list[Sink]) -> int | None:
+    def step_of_birth(self, ordinal: int, labels: frozenset[int], sinks: list[Sink]) -> int | None:
         """1 + the attempts, before an event, of the optimizer that consumed what was born there; None if unknown."""
         owners = {s.owner for s in sinks if s.owner is not None and s.labels & labels}
         owner = min(owners) if owners else (0 if len(self._ends) == 1 else None)

@@ -16,8 +16,8 @@ import torch
 from torch import _tensor_str
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 
-from whynan.capture.torch.arrays import readable
-from whynan.capture.torch.interposition.wrappers import DOORS, fenced, named, unseen
+from whynan.capture.torch.arrays import is_readable
+from whynan.capture.torch.interposition.wrappers import DOORS, call_fenced, make_picklable, strip_own_frames
 from whynan.capture.torch.names import tensors_of
 from whynan.records import Site
 from whynan.source.decisions import Decision, decision
@@ -108,7 +108,7 @@ class Observations:
             try:
                 out = original(tensor, *args, **kwargs)
             except BaseException as error:
-                unseen(error)
+                strip_own_frames(error)
                 raise
             finally:
                 here.inside = not outermost
@@ -117,7 +117,7 @@ class Observations:
                 # after a graph break dynamo would compile what is ours
                 eyes = _set_eval_frame(None)
                 try:
-                    ending = fenced(self._fail, self._look, tensor, out, looks)
+                    ending = call_fenced(self._fail, self._look, tensor, out, looks)
                 finally:
                     if eyes is not None:
                         _set_eval_frame(eyes)
@@ -125,7 +125,7 @@ class Observations:
                     raise ending
             return out
 
-        return named(read, "torch", name) if name is not None else read
+        return make_picklable(read, "torch", name) if name is not None else read
 
     def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> BaseException | None:
         frame = None if torch.compiler.is_compiling() else _frame()
@@ -192,7 +192,7 @@ def _bad_scalar(tensor: Tensor, out: Any) -> bytes | None:
 
 
 def _bad_array(tensor: Tensor, _out: Any) -> bytes | None:
-    if not readable(tensor) or not 0 < tensor.numel() <= _MOST_ELEMENTS:
+    if not is_readable(tensor) or not 0 < tensor.numel() <= _MOST_ELEMENTS:
         return None
     bad = ~torch.isfinite(tensor)
     return bytes(bad.cpu().reshape(-1).numpy()) if bool(bad.any()) else None
@@ -205,7 +205,7 @@ def _truth(tensor: Tensor, out: Any) -> bytes | None:
 def _bad_number(frame: FrameType, name: str) -> Tensor | None:
     """The tensor of one element, NaN or Inf, that a name of a frame stands for."""
     value = frame.f_locals.get(name, frame.f_globals.get(name))
-    if not isinstance(value, torch.Tensor) or value.numel() != 1 or not readable(value):
+    if not isinstance(value, torch.Tensor) or value.numel() != 1 or not is_readable(value):
         return None
     return None if bool(torch.isfinite(value).all()) else value
 
@@ -234,7 +234,7 @@ def held_tensors(error: BaseException) -> list[tuple[str, Tensor]]:
     return found
 
 
-def is_for_a_bad_number(error: BaseException) -> bool:
+def is_nonfinite_error(error: BaseException) -> bool:
     """Whether an exception says that something is NaN or Inf, as those of ``torch.distributions`` do."""
     try:
         return _BAD.search(str(error)) is not None
@@ -255,7 +255,7 @@ def raised_at(error: BaseException) -> Site | None:
     return found
 
 
-def held_by(error: BaseException) -> tuple[bytes, tuple[FrameType, ...]] | None:
+def bad_elements_held(error: BaseException) -> tuple[bytes, tuple[FrameType, ...]] | None:
     """Which elements were bad of what a program held as it raised, as bits, and the frames; None where none was.
 
     A gradient that ``detect_anomaly`` raises for is held by the engine alone: its text tells of it.
@@ -269,7 +269,7 @@ def held_by(error: BaseException) -> tuple[bytes, tuple[FrameType, ...]] | None:
                     bits = _bad_array(value, None) if isinstance(value, torch.Tensor) else None
                     if bits is not None:
                         held[name] = bits
-    if not held and is_for_a_bad_number(error):
+    if not held and is_nonfinite_error(error):
         held[""] = str(error).partition("\n")[0].encode("utf-8", "surrogatepass")
     return (repr(sorted(held.items())).encode(), frames) if held else None
 
