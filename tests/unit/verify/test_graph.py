@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tests import defects
 from tests.defects import Defect, N, model_of
 from whynan.verify.onnx_program import judge_graph
 from whynan.verify.onnx_program.regions import changed_region, inline_functions
-from whynan.verify.onnx_program.run import Engines
+from whynan.verify.onnx_program.run import Engines, OpenModel
 
 if TYPE_CHECKING:
     from syrupy.assertion import SnapshotAssertion
@@ -135,6 +136,25 @@ def test_a_guard_that_moves_only_what_the_run_has_not_is_distorting(snapshot: Sn
     verdict = _judged(*_clobbered("near"), kind="guard")
     assert verdict.status == "distorting"
     assert verdict.why == snapshot
+
+
+def test_no_two_whole_models_are_open_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions: list[weakref.ref[OpenModel]] = []
+    known = Engines.open_model
+
+    def opened(engines: Engines, model: onnx.ModelProto, *, optimised: bool = False) -> OpenModel:
+        if model.graph.name == "part":
+            return known(engines, model, optimised=optimised)
+        assert not any(session() for session in sessions)
+        found = known(engines, model, optimised=optimised)
+        sessions.append(weakref.ref(found))
+        return found
+
+    monkeypatch.setattr(Engines, "open_model", opened)
+    defect = defects.log_softmax()
+    assert _judged(defect, _with(defect, [N("LogSoftmax", ["x"], ["y"], axis=-1)])).status == "verified"
+    # the original, the repaired model as written and optimised and on what was healthy, and what the part reads
+    assert len(sessions) >= 5
 
 
 def test_an_infinity_that_was_never_an_error_is_kept() -> None:

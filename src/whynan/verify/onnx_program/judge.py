@@ -77,8 +77,7 @@ class _Repair:
 
     def verdict(self, feeds: Sequence[Mapping[str, Any]]) -> FixVerdict:
         """The verdict on the whole model, then on the part that was changed; raises the reason where it is rejected."""
-        before = self.engines.open_model(self.original, optimised=True)
-        was = [before.run(feed) for feed in feeds]
+        was = self.engines.outputs(self.original, feeds, optimised=True)
         failing = [i for i, found in enumerate(was) if _bad(found)]
         if not failing and not self.damaging:
             return FixVerdict(status="unverified", why="what was captured does not fail by itself")
@@ -118,8 +117,7 @@ class _Repair:
         """Raises where the failing inputs still fail, on the graph as it is written or as it is optimised."""
         for optimised in (False, True) if self.engines.engine == "onnxruntime" else (False,):
             try:
-                opened = self.engines.open_model(self.repaired, optimised=optimised)
-                found = [opened.run(feed) for feed in feeds]
+                found = self.engines.outputs(self.repaired, feeds, optimised=optimised)
             except Unrunnable as error:
                 raise RejectedError(f"cannot be run: {error}") from error
             for old, new in zip(was, found, strict=True):

@@ -45,6 +45,16 @@ class Engines:
         except Exception as error:
             raise Unrunnable(engine_message(error)) from error
 
+    def outputs(
+        self, model: onnx.ModelProto, feeds: Sequence[Mapping[str, Any]], *, optimised: bool = False
+    ) -> list[Values]:
+        """The outputs of a model for each input; raises ``Unrunnable``.
+
+        Its session ends here: each holds weights, so that no two are to be open at a time.
+        """
+        session = self.open_model(model, optimised=optimised)
+        return [session.run(feed) for feed in feeds]
+
     def _session(self, model: onnx.ModelProto, optimised: bool) -> Any:
         options = ort.SessionOptions()
         options.log_severity_level = _SILENT
