@@ -60,6 +60,10 @@ class Place(Syntax):
             starts.append(starts[-1] + len(line))
         return starts
 
+    def line_start(self, line: int) -> int:
+        """The offset at which a line begins, from 1; the end of the text for the line after the last."""
+        return self._starts[min(line, len(self._starts)) - 1]
+
     def _offset(self, line: int, column: int) -> int:
         """The character offset of a byte column."""
         encoded = self.lines[line - 1].encode("utf-8", "surrogatepass")

@@ -67,27 +67,27 @@ def statements_of(place: Place) -> dict[str, str]:
 
 def with_imports(text: str, modules: Iterable[str]) -> str:
     """A file's text with modules imported at its top, after its docstring and what it imports from the future."""
-    import libcst
-    from libcst.codemod import CodemodContext
-    from libcst.codemod.visitors import AddImportsVisitor
-
-    context = CodemodContext()
-    for module in sorted(modules):
-        AddImportsVisitor.add_needed_import(context, module)
-    head = text[: _first_other(text)]  # to go through the whole of a long file takes seconds
-    added = AddImportsVisitor(context).transform_module(libcst.parse_module(head)).code
-    if text[len(head) :] and not added.endswith(("\n", "\r")):
-        added += "\r\n" if "\r\n" in text else "\n"
-    return added + text[len(head) :]
-
-
-def _first_other(text: str) -> int:
-    """Where the first statement begins that is no docstring and no import."""
     place = Place(text)
-    for statement in place.tree.body if place.tree is not None else []:
-        is_text = isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
-        if not is_text and not isinstance(statement, (ast.Import, ast.ImportFrom)):
-            decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-            start = min(place.span(node)[0] for node in (statement, *decorators))
-            return max(text.rfind("\n", 0, start), text.rfind("\r", 0, start)) + 1
-    return len(text)
+    body = place.tree.body if place.tree is not None else []
+    imported = {alias.name for node in body if isinstance(node, ast.Import) for alias in node.names if not alias.asname}
+    newline = "\r\n" if "\r\n" in text else "\n"
+    added = "".join(f"import {module}{newline}" for module in sorted({*modules} - imported))
+    at = place.line_start(_first_import_line(body))
+    if added and at and text[at - 1] not in "\r\n":
+        added = newline + added
+    return text[:at] + added + text[at:]
+
+
+def _first_import_line(body: list[ast.stmt]) -> int:
+    """The line ahead of which an import may stand first: after the docstring and the imports from the future."""
+    line = 1
+    for number, node in enumerate(body):
+        is_docstring = number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+        if is_docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+            line = (node.end_lineno or node.lineno) + 1
+        elif line == 1:
+            decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+            return min(part.lineno for part in (node, *decorators))
+        else:
+            break
+    return line
