@@ -70,7 +70,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
         ("whynan.analysis.fates:Root.fate", "whynan.analysis.fates:Root.fait"),
         ("whynan.analysis.fates:Root.fate", "whynan.analysis.fates:Root.fate.fate"),
         ("whynan.analysis.findings:judge_births", "whynan.analysis.nowhere:findings_of"),
-        ("whynan.ops.onnx:meaning", "whynan.ops.onnx:meanings"),
+        ("whynan.ops.names:meaning", "whynan.ops.names:meanings"),
         ("`whynan.report.json`", "`whynan.report.nowhere`"),
         ("`scripts/new_rule.py`", "`scripts/no_rule.py`"),
         ("`src/whynan/rules/`", "`src/whynan/laws/`"),

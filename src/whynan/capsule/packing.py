@@ -118,7 +118,7 @@ def content_of(kept: KeptOperation | None, finding: Finding, *, redact: bool = F
 
 def bad_result(kept: KeptOperation, element: Element) -> int:
     """Which of the results of an operation an element of a finding stands in."""
-    from whynan.capture.torch.arrays import bad_mask
+    from whynan.capture.torch.shadow_memory import bad_mask
 
     def bears(number: int) -> bool:
         data = kept.results[number].data

@@ -7,8 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.normal import LARGEST, ONE, Term, add, call, leaf, multiply, number, power, scale, sigmoid, subtract
-from whynan.ops.aten import base_name
-from whynan.ops.onnx import bases, meaning, op_type
+from whynan.ops.names import base_name, bases, meaning, op_type
 from whynan.ops.table import ONNX, TORCH
 
 if TYPE_CHECKING:

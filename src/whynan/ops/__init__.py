@@ -1,4 +1,4 @@
 """What operators mean, as data."""
 
-from whynan.ops.aten import base_name as base_name
-from whynan.ops.aten import is_foreach as is_foreach
+from whynan.ops.names import base_name as base_name
+from whynan.ops.names import is_foreach as is_foreach

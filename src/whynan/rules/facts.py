@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, cast
 
 from whynan.errors import UsageError
 from whynan.floats import describe_limit, format_of, format_value
-from whynan.ops.onnx import meaning
+from whynan.ops.names import meaning
 from whynan.records import Damage, DamageKind, Finding, ForwardOperand, Note, Operand
 
 # -- Reading a finding: base operator, operand values, limits ----------------------------------------------------------

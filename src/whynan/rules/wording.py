@@ -9,8 +9,7 @@ from decimal import Context, Decimal, InvalidOperation
 from typing import Final
 
 from whynan.floats import format_value
-from whynan.ops.aten import base_name
-from whynan.ops.onnx import op_type
+from whynan.ops.names import base_name, op_type
 from whynan.ops.table import TORCH
 from whynan.records import Argument, ChainLink, Data, Finding, Neighbourhood, Note, Operand, ScaleFall, Selection
 from whynan.rules.facts import (

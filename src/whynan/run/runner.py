@@ -15,10 +15,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.run.isolation import Isolation
-from whynan.run.output.delivery import say
+from whynan.run.output.delivery import deliver, say
 from whynan.run.output.files import STANDARD_OUTPUT
 from whynan.run.script import Beginning, without_own_frames
-from whynan.run.unloaded import tell_of_no_torch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -127,7 +126,7 @@ class Run:
             self._controller.end(error, script=script)
             self._whynan = self._controller.whynan
         elif not self._failed:
-            tell_of_no_torch(self._program.name, self._options, script)
+            _deliver_without_torch(self._program.name, self._options, script)
         elif self._earlier is not None and _stamp(self._options.json) == self._earlier and not self._options.quiet:
             say(f"{self._options.json} is that of an earlier run")
 
@@ -356,3 +355,18 @@ def _stamp(path: str | None) -> object:
         return None
     found = os.stat(path)
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _deliver_without_torch(command: str, options: Options, script: int) -> None:
+    """A document where one was asked for, else one line; none where the program has failed and speaks for itself."""
+    if options.json is None:
+        if not options.quiet and script == 0:
+            from whynan.report.notes import SENTENCES
+
+            say(str(SENTENCES["no_torch"]))
+        return
+    from whynan.records import Coverage, ExitStatus, Note, Report, Run
+    from whynan.run.pipeline import versions
+
+    run = Run(command=command, exit_status=ExitStatus(script=script, whynan=0), versions=versions())
+    deliver(Report(verdict="clean", run=run, coverage=Coverage(typed_notes=(Note.create("no_torch"),))), options)

@@ -15,9 +15,9 @@ from typing import Any, Final, Protocol
 import torch
 from torch import Tensor
 
-from whynan.capture.torch.arrays import is_bad, is_readable
 from whynan.capture.torch.interposition.wrappers import call_fenced, strip_own_frames
 from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.shadow_memory import is_bad, is_readable
 from whynan.faults import is_program_error
 from whynan.replay.checkpoint import stack
 from whynan.replay.mutable_state import ObjectSnapshot

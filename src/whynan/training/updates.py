@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch.arrays import local
 from whynan.capture.torch.names import Names
 from whynan.capture.torch.provenance.operands import dtype_name
+from whynan.capture.torch.shadow_memory import local
 from whynan.capture.torch.silent.detectors import DamageLog
 from whynan.capture.torch.silent.optimizer_updates import STEEP, OptimizerStep, rate_of
 from whynan.capture.torch.sinks.gradients import Fault, gather_evidence

@@ -13,9 +13,9 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import whynan
 from whynan.capture.provenance.dependence import Refused
-from whynan.capture.torch.arrays import is_freed, is_readable, local
 from whynan.capture.torch.operators import operator_of
 from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.shadow_memory import is_freed, is_readable, local
 from whynan.capture.torch.sinks.gradients import Losses, gather_evidence, gradients_of, norm_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*all_gather_into_tensor:FutureWarning")

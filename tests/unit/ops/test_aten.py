@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from whynan.capture.provenance.dependence import Refused
 from whynan.capture.torch.operators import Operator, operator_of
 from whynan.capture.torch.provenance.interventions import no_trace, run
-from whynan.ops.aten import base_name, is_foreach
+from whynan.ops.names import base_name, is_foreach
 from whynan.ops.table import TORCH
 
 CALLS_OF_EACH = 6

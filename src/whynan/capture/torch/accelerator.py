@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.torch.arrays import FLOAT8, FLOATS, HALVES, end_to_end
 from whynan.capture.torch.event_log import WRITER
 from whynan.capture.torch.provenance.interventions import map_tensors, tensors_in
+from whynan.capture.torch.shadow_memory import FLOAT8, FLOATS, HALVES, end_to_end
 from whynan.capture.torch.sites import ACCUMULATION, BACKWARD
 
 if TYPE_CHECKING:

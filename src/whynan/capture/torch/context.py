@@ -8,10 +8,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from whynan.capture.torch.arrays import ATTRIBUTE, Ranges, State, elements, store
 from whynan.capture.torch.event_log import Rows
 from whynan.capture.torch.names import Names
 from whynan.capture.torch.provenance.labels import Labels
+from whynan.capture.torch.shadow_memory import ATTRIBUTE, Ranges, State, elements, store
 from whynan.capture.torch.sinks.sink_log import SinkLog
 from whynan.capture.torch.sites import Lane, Sites
 from whynan.faults import is_program_error, report_internal_error

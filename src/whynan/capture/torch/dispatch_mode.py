@@ -9,10 +9,10 @@ import torch
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.capture.torch.arrays import FLOATS, is_readable
 from whynan.capture.torch.interposition.wrappers import strip_own_frames
 from whynan.capture.torch.operators import KNOWN, VALUES_NOTE, operator_of
 from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.shadow_memory import FLOATS, is_readable
 
 if TYPE_CHECKING:
     from torch import Tensor

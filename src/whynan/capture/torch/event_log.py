@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.torch.arrays import PLAIN, elements, is_freed, is_strided, nan_mask
 from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.shadow_memory import PLAIN, elements, is_freed, is_strided, nan_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

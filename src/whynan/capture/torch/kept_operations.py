@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 
 from whynan.capture.provenance.dependence import broadcast_index
-from whynan.capture.torch.arrays import FLOATS, PLAIN, bad_mask
 from whynan.capture.torch.event_log import entry_of_lists
 from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.shadow_memory import FLOATS, PLAIN, bad_mask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

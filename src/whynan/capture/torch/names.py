@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 import torch
 
-from whynan.capture.torch.arrays import local
+from whynan.capture.torch.shadow_memory import local
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

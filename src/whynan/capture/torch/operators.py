@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import torch
 
-from whynan.ops import aten
+from whynan.ops.names import base_name, is_foreach
 from whynan.ops.table import TORCH
 from whynan.records import Note
 
@@ -54,13 +54,13 @@ class Operator:
         self.name: str = str(func) if schema is not None else f"higher_order.{getattr(func, '__name__', func)}"
         self.collective = self.name.startswith(_COLLECTIVE)
         raw = self.name.split(".")[1] if "." in self.name else self.name
-        self.base = base = aten.base_name(self.name)
+        self.base = base = base_name(self.name)
         if self.collective:
             # its result is no function of its operands: it has nothing but its name with others
             raw = base = ""
         plain = base.removesuffix("_") if not base.startswith("__") else base
         tags: set[Any] = set(getattr(func, "tags", ()))
-        self.foreach = aten.is_foreach(self.name)
+        self.foreach = is_foreach(self.name)
         self.arg_names: list[str] = [a.name for a in schema.arguments] if schema is not None else []
         self.mutable: tuple[int | str, ...] = ()
         self.view = False

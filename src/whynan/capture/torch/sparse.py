@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch.arrays import bad_mask, elements, is_bad, is_readable, is_strided, nan_mask, strided
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.provenance.labels import PLANE_DTYPE
+from whynan.capture.torch.shadow_memory import bad_mask, elements, is_bad, is_readable, is_strided, nan_mask, strided
 from whynan.records import Note
 
 if TYPE_CHECKING:

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch.accelerator import DeferredChecks
-from whynan.capture.torch.arrays import (
+from whynan.capture.torch.event_log import ACCUMULATE_GRAD, LiveEvent, Row, forward_number, is_leaf
+from whynan.capture.torch.event_log import MASK as RING_MASK
+from whynan.capture.torch.interposition.wrappers import StopCondition
+from whynan.capture.torch.operators import CHANGED_FORMULAS, formula_note
+from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.provenance.births import BadEvents
+from whynan.capture.torch.provenance.origins import Origins
+from whynan.capture.torch.shadow_memory import (
     HALVES,
     PLAIN,
     WIDE,
@@ -21,13 +28,6 @@ from whynan.capture.torch.arrays import (
     is_readable,
     unproved,
 )
-from whynan.capture.torch.event_log import ACCUMULATE_GRAD, LiveEvent, Row, forward_number, is_leaf
-from whynan.capture.torch.event_log import MASK as RING_MASK
-from whynan.capture.torch.interposition.wrappers import StopCondition
-from whynan.capture.torch.operators import CHANGED_FORMULAS, formula_note
-from whynan.capture.torch.provenance import interventions
-from whynan.capture.torch.provenance.births import BadEvents
-from whynan.capture.torch.provenance.origins import Origins
 from whynan.capture.torch.silent.detectors import Detectors
 from whynan.capture.torch.sites import ACCUMULATION, BACKWARD, FORWARD, NODES_MASK, OPTIMIZER, Lane, is_in_hook
 

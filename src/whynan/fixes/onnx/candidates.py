@@ -12,7 +12,7 @@ from whynan.fixes.onnx.edit import Edit, downstream, finding_nodes, uneditable_r
 from whynan.fixes.onnx.read import ONE_AXIS, GraphMatch, matches, number_of
 from whynan.fixes.onnx.special import islands, masks
 from whynan.fixes.onnx.write import Writer, call_of
-from whynan.ops.onnx import FUNCTIONS
+from whynan.ops.names import FUNCTIONS
 from whynan.ops.table import ONNX
 from whynan.records.intents import FixIntent
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from whynan.fixes.onnx.build import Builder, Made, Unwritable
 from whynan.fixes.onnx.formulas import FORMULAS, ROWS
 from whynan.floats import format_of
-from whynan.ops.onnx import FUNCTIONS
+from whynan.ops.names import FUNCTIONS
 from whynan.ops.signatures import SIGNATURES, canonical
 from whynan.ops.spelling import COMPARISONS, SYMBOLS
 from whynan.ops.table import ONNX

@@ -31,7 +31,7 @@ References
 
 from __future__ import annotations
 
-from whynan.ops.onnx import bases
+from whynan.ops.names import bases
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, has_infinite_operand, is_nan

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 
-from whynan.ops.onnx import bases
+from whynan.ops.names import bases
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import GENERAL, Explanation, Rule

@@ -157,9 +157,9 @@ def _element(
     """The bad element of a finding as it is now, or what it is instead."""
     import torch
 
-    from whynan.capture.torch.arrays import bad_mask
     from whynan.capture.torch.provenance import interventions
     from whynan.capture.torch.provenance.operands import element_of, element_operands, first_index, value_at
+    from whynan.capture.torch.shadow_memory import bad_mask
 
     told = finding.element
     result = found[packed.bad]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.ops.onnx import meaning, op_type
+from whynan.ops.names import meaning, op_type
 from whynan.verify.oracle.layers import LAYERS, affine, along_channels, normalised
 from whynan.verify.oracle.linear import LINEAR, matmul, transposed
 from whynan.verify.oracle.movement import MOVES, ONNX_MOVES

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from whynan.ops.aten import base_name
-from whynan.ops.onnx import op_type
+from whynan.ops.names import base_name, op_type
 from whynan.ops.spelling import ALIASES
 from whynan.ops.table import ONNX as ONNX_ROWS
 from whynan.ops.table import TORCH

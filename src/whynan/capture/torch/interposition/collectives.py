@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.torch.arrays import strided
 from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.shadow_memory import strided
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:

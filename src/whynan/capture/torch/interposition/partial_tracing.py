@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.torch.arrays import is_bad, is_readable
 from whynan.capture.torch.dispatch_mode import leave
 from whynan.capture.torch.interposition.wrappers import (
     call_fenced,
@@ -17,6 +16,7 @@ from whynan.capture.torch.interposition.wrappers import (
     strip_own_frames,
 )
 from whynan.capture.torch.names import Identities, tensors_of
+from whynan.capture.torch.shadow_memory import is_bad, is_readable
 from whynan.capture.torch.sinks.sink_log import distinct
 from whynan.records import Note
 

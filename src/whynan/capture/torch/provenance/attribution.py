@@ -10,9 +10,9 @@ import torch
 
 from whynan.capture.provenance.dependence import Refused
 from whynan.capture.torch import event_log
-from whynan.capture.torch.arrays import SEARCHED, computable, is_bad, is_readable, strided
 from whynan.capture.torch.provenance import interventions, planes
 from whynan.capture.torch.provenance.labels import PLANE_DTYPE
+from whynan.capture.torch.shadow_memory import SEARCHED, computable, is_bad, is_readable, strided
 from whynan.capture.torch.sites import PHASES
 from whynan.records import ChainLink
 

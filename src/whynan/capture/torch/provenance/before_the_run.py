@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import torch
 
-from whynan.capture.torch.arrays import local
+from whynan.capture.torch.shadow_memory import local
 from whynan.capture.torch.sinks.gradients import parameters_of
 from whynan.floats import format_value, infinity, short_text
 from whynan.ops.table import TORCH

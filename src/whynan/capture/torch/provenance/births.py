@@ -9,7 +9,6 @@ import torch
 
 from whynan.capture.provenance.attribution import Verdict, attribute
 from whynan.capture.provenance.births import SEPARATE, add_step
-from whynan.capture.torch.arrays import bad_mask, is_bad, is_readable, nan_mask, strided
 from whynan.capture.torch.event_log import Carrier, entry_of, number_of_output, original_arguments, split_births
 from whynan.capture.torch.events import Events
 from whynan.capture.torch.interposition.collectives import CollectiveLog
@@ -26,6 +25,7 @@ from whynan.capture.torch.provenance.operands import (
     kind_of,
     place_in_forward,
 )
+from whynan.capture.torch.shadow_memory import bad_mask, is_bad, is_readable, nan_mask, strided
 from whynan.capture.torch.sinks.sinks import Sinks
 from whynan.capture.torch.sparse import StandIns, carry_all, is_opaque, is_sparse, is_too_large
 from whynan.records import ChainLink, ForwardOperand, Note

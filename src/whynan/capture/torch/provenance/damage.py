@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.provenance.damage import LARGEST, Source, taint_plane
-from whynan.capture.torch.arrays import bad_mask, is_readable, is_strided, new_plane, rescale, strided, write_plane
 from whynan.capture.torch.event_log import single
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.provenance.attribution import Question
+from whynan.capture.torch.shadow_memory import (
+    bad_mask,
+    is_readable,
+    is_strided,
+    new_plane,
+    rescale,
+    strided,
+    write_plane,
+)
 from whynan.records import Note
 
 if TYPE_CHECKING:

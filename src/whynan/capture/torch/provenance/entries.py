@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from whynan.capture.provenance.births import NamedLiterals, masks_of_limits
-from whynan.capture.torch import arrays
-from whynan.capture.torch.arrays import bad_mask, nan_mask, store
+from whynan.capture.torch import shadow_memory
 from whynan.capture.torch.event_log import Held
 from whynan.capture.torch.provenance.attribution import scalars
 from whynan.capture.torch.provenance.before_the_run import find_computation
 from whynan.capture.torch.provenance.operands import dtype_name, element_of, finite_range, first_index, value_at
+from whynan.capture.torch.shadow_memory import bad_mask, nan_mask, store
 from whynan.floats import infinity
 from whynan.ops.spelling import spells_nonfinite
 from whynan.ops.table import TORCH
@@ -303,7 +303,7 @@ def _is_whole(tensor: Tensor) -> bool:
 
 def _element_in(whole: Tensor, view: Tensor, mask: Tensor, element: Element) -> Element:
     """The element as one of the named tensor that it was read through a view of."""
-    index = arrays.first_index_in(whole, view, mask)
+    index = shadow_memory.first_index_in(whole, view, mask)
     if index is None:
         return element
     shape = tuple(int(s) for s in whole.shape)
@@ -324,7 +324,7 @@ def limit_masks(question: Question, born: Tensor, output: Tensor) -> Tensor | No
         return None
     given = [v for v in question.arguments[0][:2] if isinstance(v, torch.Tensor) and id(v) not in question.gone]
     wide = (v.detach().double() for v in given if v.is_floating_point())
-    return masks_of_limits(question, wide, born, arrays.computable(output))
+    return masks_of_limits(question, wide, born, shadow_memory.computable(output))
 
 
 # -- A NaN that PyTorch itself writes outside of an operation's domain: no constant of the program's, but a birth ------

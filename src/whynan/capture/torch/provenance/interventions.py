@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.provenance.dependence import Refused
-from whynan.capture.torch.arrays import COMPRESSED, FLOATS
+from whynan.capture.torch.shadow_memory import COMPRESSED, FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.provenance.dependence import broadcast_index
-from whynan.capture.torch.arrays import is_strided
 from whynan.capture.torch.event_log import Held
 from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.shadow_memory import is_strided
 from whynan.ops.table import TORCH
 from whynan.records import Element, Operand
 

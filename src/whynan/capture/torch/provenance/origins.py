@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.torch.arrays import is_readable, strided
 from whynan.capture.torch.event_log import address
 from whynan.capture.torch.names import Identities
+from whynan.capture.torch.shadow_memory import is_readable, strided
 from whynan.records import Data
 
 if TYPE_CHECKING:

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from whynan.capture.torch.arrays import bad_mask as bad_mask
-from whynan.capture.torch.arrays import computable
-from whynan.capture.torch.arrays import nan_mask as nan_mask
 from whynan.capture.torch.provenance.interventions import is_floating as is_floating
 from whynan.capture.torch.provenance.labels import PLANE_DTYPE
 from whynan.capture.torch.provenance.operands import dtype_name as dtype_name
 from whynan.capture.torch.provenance.operands import first_index as first_index
 from whynan.capture.torch.provenance.operands import value_at as value_at
+from whynan.capture.torch.shadow_memory import bad_mask as bad_mask
+from whynan.capture.torch.shadow_memory import computable
+from whynan.capture.torch.shadow_memory import nan_mask as nan_mask
 
 if TYPE_CHECKING:
     from torch import Tensor

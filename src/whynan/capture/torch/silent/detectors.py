@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch.arrays import is_strided
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.provenance.operands import dtype_name, first_index, value_at
+from whynan.capture.torch.shadow_memory import is_strided
 from whynan.capture.torch.silent import guards, rounding
 from whynan.capture.torch.silent.optimizer_updates import Detection, UpdateEvents
 from whynan.capture.torch.sites import OPTIMIZER

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 
 from whynan.capture.provenance.dependence import FAR, is_guard, is_worth_reporting
-from whynan.capture.torch.arrays import is_readable
 from whynan.capture.torch.event_log import Held
+from whynan.capture.torch.shadow_memory import is_readable
 from whynan.capture.torch.silent.rounding import LostElements
 from whynan.ops.table import TORCH
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.torch.arrays import FLOATS, HALVES, PLAIN, is_readable, local
 from whynan.capture.torch.event_log import Held, Row, address
 from whynan.capture.torch.provenance.operands import dtype_name, first_index, value_at
+from whynan.capture.torch.shadow_memory import FLOATS, HALVES, PLAIN, is_readable, local
 from whynan.capture.torch.sinks.gradients import gradients_of
 from whynan.floats import format_of
 from whynan.ops.table import TORCH

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
-from whynan.capture.torch.arrays import is_readable
 from whynan.capture.torch.provenance.operands import dtype_name
+from whynan.capture.torch.shadow_memory import is_readable
 from whynan.floats import FORMATS, format_of
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
-from whynan.capture.torch.arrays import is_bad, is_readable
 from whynan.capture.torch.event_log import Held
+from whynan.capture.torch.shadow_memory import is_bad, is_readable
 from whynan.capture.torch.sites import ACCUMULATION, BACKWARD
 from whynan.records import ChainLink, Note, Site
 from whynan.source.decisions import Decision, decision

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import torch
 
-from whynan.capture.torch.arrays import local
 from whynan.capture.torch.names import Identities
 from whynan.capture.torch.provenance.interventions import dense, stored_values
+from whynan.capture.torch.shadow_memory import local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

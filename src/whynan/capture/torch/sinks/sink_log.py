@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.provenance.label_sets import LabelSets
-    from whynan.capture.torch.arrays import State
     from whynan.capture.torch.event_log import Rows
+    from whynan.capture.torch.shadow_memory import State
     from whynan.capture.torch.sites import Lane
     from whynan.traces import Sink
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.torch.arrays import State, bad_mask, is_bad, is_readable, is_strided, local, one_of, strided
 from whynan.capture.torch.event_log import address
 from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.provenance import interventions
+from whynan.capture.torch.shadow_memory import State, bad_mask, is_bad, is_readable, is_strided, local, one_of, strided
 from whynan.capture.torch.sinks.decisions import decision_sinks, exception_link
 from whynan.capture.torch.sinks.loss_scaling import Scaler
 from whynan.capture.torch.sinks.sink_log import Backward, Leaf, distinct, incurable, was_reset

@@ -16,9 +16,9 @@ import torch
 from torch import _tensor_str
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 
-from whynan.capture.torch.arrays import is_readable
 from whynan.capture.torch.interposition.wrappers import DOORS, call_fenced, make_picklable, strip_own_frames
 from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.shadow_memory import is_readable
 from whynan.records import Site
 from whynan.source.decisions import Decision, decision
 from whynan.source.ownership import Owner, owner_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx
 import pytest
 
-from whynan.ops.onnx import FUNCTIONS, bases, meaning, op_type
+from whynan.ops.names import FUNCTIONS, bases, meaning, op_type
 from whynan.ops.table import ONNX, TORCH
 
 SCHEMAS = {schema.name: schema for schema in onnx.defs.get_all_schemas()}
