@@ -19,7 +19,7 @@ def _reached(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return {value.nodeid for value in looked if isinstance(value, pytest.Item)}
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", [0, *(pytest.param(n, marks=pytest.mark.breadth) for n in range(1, 8))])
 def test_a_replay_meets_no_tests_but_this_and_the_next(
     number: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,7 +134,8 @@ def _makes(operator: Operator, args: Any, kwargs: Any) -> str | None:
     return None
 
 
-@pytest.mark.parametrize("kind", [pytest.param("movement", marks=pytest.mark.breadth), "copying"])
+@pytest.mark.breadth
+@pytest.mark.parametrize("kind", ["movement", "copying"])
 def test_operators_that_move_give_what_they_were_given(kind: str) -> None:
     checked: set[str] = set()
     for operator, args, kwargs in _of_kind(kind):

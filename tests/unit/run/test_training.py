@@ -287,6 +287,7 @@ def test_without_a_name_all_optimizers_are_watched() -> None:
     assert only(w.report).step == BAD
 
 
+@pytest.mark.breadth
 def test_models_among_the_optimizers_are_passed_over() -> None:
     first, second, optimizers = _two()
     with watch(first, second, optimizers[1]) as w:
@@ -322,6 +323,7 @@ def test_the_second_of_two_optimizers_of_one_backward_is_explained_as_before_the
     assert all(bool(p.isfinite().all()) for m in (first, second) for p in m.parameters())
 
 
+@pytest.mark.breadth
 def test_gradients_that_are_cleared_before_the_second_of_two_steps_give_no_alarm() -> None:
     first, second, optimizers = _two()
     with watch(*optimizers) as w:
@@ -717,6 +719,7 @@ def _probed(wall: float, *, search: str | None) -> tuple[Report, int, list[float
     return w.report, done, tried, model.weight
 
 
+@pytest.mark.breadth
 def test_a_point_that_a_line_search_rejects_gives_no_alarm() -> None:
     report, done, tried, weight = _probed(4.0, search="strong_wolfe")
     assert INF in tried

@@ -567,6 +567,7 @@ def test_a_replay_leaves_nothing_in_the_program(capsys: pytest.CaptureFixture[st
     assert bare["printed"] == "".join(f"step {n}\n" for n in range(6))
 
 
+@pytest.mark.breadth
 def test_a_trace_of_a_replay_that_stays_is_noticed(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -649,7 +650,14 @@ def fit_catching(model: nn.Module, optimizer: Any, rows: list[Tensor]) -> None:
             pass
 
 
-@pytest.mark.parametrize("fit", [fit_whatever_comes, fit_whatever_comes_for_ever, fit_catching])
+@pytest.mark.parametrize(
+    "fit",
+    [
+        fit_whatever_comes,
+        pytest.param(fit_whatever_comes_for_ever, marks=pytest.mark.breadth),
+        pytest.param(fit_catching, marks=pytest.mark.breadth),
+    ],
+)
 def test_a_replay_whose_end_the_program_suppresses_ends_nevertheless(fit: Callable[..., None]) -> None:
     report = watched(fit)
     explained(report)
@@ -669,6 +677,7 @@ def fit_and_save_if_it_can(model: nn.Module, optimizer: Any, rows: list[Tensor],
         optimizer.step()
 
 
+@pytest.mark.breadth
 def test_a_replay_that_goes_on_over_a_refusal_is_not_used(tmp_path: Path) -> None:
     assert "for writing" in refusal(watched(fit_and_save_if_it_can, tmp_path / "log.txt"))
 
@@ -717,6 +726,7 @@ def test_a_step_outside_of_the_main_thread_is_not_run_again() -> None:
     assert "it could not be ended, as it runs outside of the main thread" in refusal(reports[0])
 
 
+@pytest.mark.breadth
 def test_the_programs_alarm_goes_on_after_a_replay() -> None:
     mine = signal.signal(signal.SIGALRM, lambda *_: SEEN.append("alarm"))
     try:
@@ -753,6 +763,7 @@ class Drawing(random.Random):
         return super().random()
 
 
+@pytest.mark.breadth
 def test_generators_of_the_programs_go_on_as_if_nothing_had_been_drawn() -> None:
     model, optimizer, rows = training(None)
     fit_drawing(model, optimizer, rows)

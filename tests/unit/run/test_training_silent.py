@@ -279,6 +279,7 @@ def test_a_clip_by_hand_that_zeroes_every_gradient_is_told_of() -> None:
 
 
 @pytest.mark.usefixtures("without_proofs")
+@pytest.mark.breadth
 def test_looking_into_such_a_step_leaves_the_training_as_it_is() -> None:
     alone = by_hand()
     found: list[Tensor] = []
@@ -303,6 +304,7 @@ def test_gradients_that_are_0_as_they_should_give_no_alarm(program: Any) -> None
     assert len(report.coverage.notes) == 1
 
 
+@pytest.mark.breadth
 def test_a_clip_by_hand_that_is_allowed_is_no_warning() -> None:
     with whynan.allow("WN7", reason="meant"):
         assert watched(by_hand).verdict == "clean"
@@ -350,6 +352,7 @@ def test_what_is_allowed_is_no_warning() -> None:
     assert any(n.startswith("WN712 steep-gradient at ") and "pascal" in n for n in report.coverage.notes)
 
 
+@pytest.mark.breadth
 def test_a_step_that_is_bad_is_all_that_is_told_of() -> None:
     def spoilt() -> None:
         steep()

@@ -170,7 +170,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("edit", ["in its line", "lines moved"])
+@pytest.mark.parametrize("edit", ["in its line", pytest.param("lines moved", marks=pytest.mark.breadth)])
 def test_every_kind_of_function_runs_the_other_text_and_then_its_own_again(
     loaded: Callable[[str], ModuleType], edit: str
 ) -> None:
