@@ -1,7 +1,7 @@
 """Public bug reports, restated as programs: verdict, line, rule, a proved change, one finding for one defect.
 
-The scores are printed apart: of the two thirds that anybody may read who writes a rule or a fix, and of the third that is
-kept unread.
+The scores are printed apart: of the two thirds that anybody may read who writes a rule or a fix, and of the third that
+is kept unread.
 """
 
 from __future__ import annotations
