@@ -46,14 +46,15 @@ from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, result
 from whynan.rules.intents import guard
-from whynan.rules.wording import here, spelled
+from whynan.rules.wording import named_value_text, operand_source
 
 
 def match(finding: Finding) -> Explanation | None:
     if base(finding) != "TODO":
         return None
+    source = operand_source(finding, "self")
     return Explanation(
-        f"TODO: the sentence with the values, which give {{result(finding)}}{{here(spelled(finding, 'self'), 'TODO')}}",
+        f"TODO: the sentence with the values, which give {{result(finding)}}{{named_value_text(source, 'TODO')}}",
         "TODO: why, in two or three sentences.",
         OPERATION,
     )

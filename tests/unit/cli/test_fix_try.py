@@ -49,7 +49,7 @@ class Proving(ModuleType):
         self.verdict = VERDICTS["verified"]
         self.asked: list[Any] = []
 
-    def tried(self, before: str, after: str, path: str, found: Any, visits: Any) -> FixVerdict:
+    def judge_edit(self, before: str, after: str, path: str, found: Any, visits: Any) -> FixVerdict:
         self.asked.append((before, after, path, found, visits))
         return self.verdict
 

@@ -102,7 +102,7 @@ def test_a_csv_writer_and_a_log_handler_write_nothing(tmp_path: Path) -> None:
 
 PROGRAM = """
 import ctypes, logging, os, sys
-from whynan.replay.sandbox import held_back
+from whynan.replay.sandbox import block_side_effects
 logging.basicConfig(stream=sys.stderr, format="%(message)s")
 def say(word):
     print(word)
@@ -112,7 +112,7 @@ def say(word):
     os.write(1, word.encode() + b" raw\\n")
     ctypes.CDLL(None).puts(word.encode() + b" libc")
 say("before")
-with held_back():
+with block_side_effects():
     say("during")
 say("after")
 """
@@ -298,8 +298,8 @@ def test_nobody_waits_for_what_another_thread_would_bring(wait: Any) -> None:
 def test_nobody_sleeps() -> None:
     began = time.monotonic()
     with held_back():
-        time.sleep(5)
-    assert time.monotonic() - began < 4
+        time.sleep(600)
+    assert time.monotonic() - began < 300
 
 
 def test_trackers_are_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

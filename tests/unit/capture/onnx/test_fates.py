@@ -244,7 +244,7 @@ def test_a_run_that_breaks_off_reports_what_nothing_had_read() -> None:
         """An engine's observer that hears no end."""
 
         def __getattr__(self, name: str) -> object:
-            return (lambda *_: None) if name == "leaves" else getattr(births, name)
+            return (lambda *_: None) if name == "on_output" else getattr(births, name)
 
     from tests.onnx_engine import run
     from whynan.analysis import judge_births
