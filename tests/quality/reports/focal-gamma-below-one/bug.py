@@ -32,8 +32,8 @@ criterion = binary_focal_loss(gamma=0.5)
 optimizer = torch.optim.RMSprop(model.parameters(), lr=1e-3)
 for epoch in range(2):
     for _ in range(3):
-        x = 40 * torch.randn(32, 10)  # columns in their own units
-        y = (x[:, 0] + 10 * torch.randn(32) > 40).float()
+        x = 400 * torch.randn(32, 10)  # columns in their own units
+        y = (x[:, 0] + 100 * torch.randn(32) > 400).float()
         loss = criterion(y, model(x))
         optimizer.zero_grad()
         loss.backward()

@@ -17,7 +17,7 @@ class MedicalPerceptualSimilarity(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.model = nn.Sequential(
-            nn.Conv3d(1, 8, 3, stride=2, padding=1, bias=False), nn.ReLU(), nn.Conv3d(8, 12, 3, bias=False)
+            nn.Conv3d(1, 8, 3, stride=2, padding=1, bias=False), nn.LeakyReLU(0.1), nn.Conv3d(8, 12, 3, bias=False)
         )
         for param in self.parameters():
             param.requires_grad = False
@@ -35,20 +35,20 @@ class AutoEncoder(nn.Module):
         self.down = nn.Conv3d(1, 4, 2, stride=2)
         self.up = nn.ConvTranspose3d(4, 1, 2, stride=2)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        # the background of a scan is air: nothing below 0
-        return torch.relu(self.up(torch.relu(self.down(x))) - 0.4)
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return self.up(torch.relu(self.down(x))) * mask
 
 
 if __name__ == "__main__":
     torch.manual_seed(42)
     autoencoder, perceptual = AutoEncoder(), MedicalPerceptualSimilarity()
     optimizer = torch.optim.Adam(autoencoder.parameters(), lr=1e-4)
-    scan = torch.zeros(1, 1, 16, 16, 16)
-    scan[..., 4:12, 4:12, 4:12] = torch.rand(8, 8, 8)
+    brain_mask = torch.zeros(1, 1, 20, 20, 20)
+    brain_mask[..., 8:16, 8:16, 8:16] = 1.0
+    scan = torch.rand(1, 1, 20, 20, 20) * brain_mask
     for step in range(3):
         optimizer.zero_grad(set_to_none=True)
-        recon = autoencoder(scan)
+        recon = autoencoder(scan, brain_mask)
         loss = nn.functional.l1_loss(recon, scan) + 0.1 * perceptual(recon, scan).mean()
         loss.backward()
         optimizer.step()
