@@ -10,7 +10,7 @@ def load_annotation(objects):
     """Pixel indexes are made 0-based, as the VOC reader does."""
     boxes = np.zeros((len(objects), 4), dtype=np.uint16)
     for ix, obj in enumerate(objects):
-        boxes[ix, :] = np.array([max(int(value) - 1, 0) for value in obj]).astype(np.uint16)
+        boxes[ix, :] = np.array([int(value) for value in obj]).astype(np.uint16)
     return boxes
 
 
