@@ -21,15 +21,12 @@ class GroupTrainer:
         self.optimizer = torch.optim.SGD([self.logits], lr=args.learning_rate)
 
     def advantages(self, rewards: torch.Tensor) -> torch.Tensor:
-        grouped = rewards.view(-1, self.args.num_generations)
-        mean = grouped.mean(dim=1)
-        std = grouped.std(dim=1) if self.args.num_generations > 1 else torch.zeros_like(mean)
-        mean = mean.repeat_interleave(self.args.num_generations)
-        std = std.repeat_interleave(self.args.num_generations)
-        advantages = rewards - mean
+        groups = rewards.unflatten(0, (-1, self.args.num_generations))
+        advantages = groups - groups.mean(dim=1, keepdim=True)
         if self.args.scale_rewards:
-            advantages = advantages / (std + self.args.std_epsilon)
-        return advantages
+            spread = groups.std(dim=1, keepdim=True) if groups.size(1) > 1 else torch.zeros(len(groups), 1)
+            advantages = advantages / (spread + self.args.std_epsilon)
+        return advantages.flatten()
 
     def step(self, prompts: int) -> float:
         policy = torch.distributions.Categorical(logits=self.logits)

@@ -10,19 +10,16 @@ class TorchNormalizer:
         self.center = center
 
     def fit(self, y: torch.Tensor) -> "TorchNormalizer":
-        if self.method == "identity":
-            self.center_ = torch.zeros(y.shape[:-1])
-            self.scale_ = torch.ones(y.shape[:-1])
-        else:
-            self.center_ = y.mean(dim=-1)
-            self.scale_ = y.std(dim=-1) + 1e-8
+        offset, spread = y.new_zeros(len(y)), y.new_ones(len(y))
+        if self.method == "standard":
+            offset, spread = y.mean(dim=1), y.std(dim=1) + 1e-8
         if not self.center:
-            self.scale_ = self.center_
-            self.center_ = torch.zeros_like(self.center_)
+            offset, spread = torch.zeros_like(offset), offset
+        self.offset, self.spread = offset, spread
         return self
 
     def transform(self, y: torch.Tensor) -> torch.Tensor:
-        return (y - self.center_[..., None]) / self.scale_[..., None]
+        return (y - self.offset[:, None]) / self.spread[:, None]
 
 
 class NegativeBinomialRNN(nn.Module):
@@ -48,7 +45,7 @@ def main() -> None:
     optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
     inputs = normalizer.transform(counts)
     for _ in range(3):
-        distribution = network(inputs[:, :-1], normalizer.scale_)
+        distribution = network(inputs[:, :-1], normalizer.spread)
         loss = -distribution.log_prob(counts[:, 1:]).mean()
         optimizer.zero_grad()
         loss.backward()
