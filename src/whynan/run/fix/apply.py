@@ -10,7 +10,7 @@ from whynan.errors import UsageError
 from whynan.fixes import python as source
 from whynan.fixes.candidates import Declined
 from whynan.fixes.diffs import DiffError, Hunk, apply_diff, read_diff
-from whynan.records import Finding, Fix, Report
+from whynan.records import Finding, Fix, Member, Report
 from whynan.records.intents import FixIntent
 from whynan.records.report import Further
 from whynan.report.proposals import Offer, best, offers
@@ -143,6 +143,14 @@ def _edited(file: Editable, offer: Offer) -> str:
 
 def regenerate_text(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
     """A file's text with a fix of a finding, by all that its rules propose there; or why none of that is the fix."""
+    first = _regenerate(path, text, finding, fix)
+    file = None if finding.site is None else finding.site.file
+    others = (_member_birth(finding, m) for m in finding.also if m.site is not None and m.site.file == file)
+    made = (again for birth in others if isinstance(again := _regenerate(path, text, birth, fix), str))
+    return next(made, first) if isinstance(first, Declined) else first
+
+
+def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
     proved = _change(fix.patch or "")
     texts, declined = [text], list[str]()
     for birth in (finding, *(_remaining_birth(finding, left) for left in fix.further)):
@@ -153,6 +161,11 @@ def regenerate_text(path: str, text: str, finding: Finding, fix: Fix) -> str | D
         if each != text and _change(source.patch(path, text, each)) == proved:
             return each
     return Declined(fix.title, declined[0] if declined and not texts else "")
+
+
+def _member_birth(finding: Finding, member: Member) -> Finding:
+    """Another birth of the cause of a finding, as a finding."""
+    return finding.model_copy(update={"rule": member.rule, "site": member.site, "phase": member.phase, "op": member.op})
 
 
 def _remaining_birth(finding: Finding, further: Further) -> Finding:
