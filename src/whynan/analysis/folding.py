@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     Read = Callable[[str], Place | None]
 
 _STATUSES: Final = ("verified", "distorting", "unverified", "rejected")
+_WRITTEN: Final = ("program_writes", "model_writes", "entered", "drew")
+"""What the last event before a birth did where the program itself, or what came from outside, has set the operand."""
 _BORN: Final = ("overflow", "pole", "invalid")
 
 
@@ -54,9 +56,11 @@ class _Causes:
 
     def is_one(self, one: Finding, other: Finding) -> bool:
         """Whether one change would be the right one for both."""
-        if not (_is_born(one) and _is_born(other)) or one.rank != other.rank:
+        if one.rank != other.rank or "inference" in (one.phase, other.phase):
             return False
-        if _one_edit(one, other) or _passes_on(one, other) or _passes_on(other, one):
+        if not (_is_born(one) and _is_born(other)):
+            return _is_of_literal(one, other) or _is_of_literal(other, one)
+        if _one_edit(one, other) or _passes_on(one, other) or _passes_on(other, one) or _one_operand(one, other):
             return True
         if one.site is None or other.site is None or one.site.file != other.site.file:
             return False
@@ -87,7 +91,13 @@ class _Causes:
 
 
 def _is_born(finding: Finding) -> bool:
-    return finding.birth in _BORN and finding.phase != "inference"
+    return finding.birth in _BORN
+
+
+def _is_of_literal(one: Finding, other: Finding) -> bool:
+    """Whether a constant of the program's and a birth do harm in one call, as a learning rate of Inf does in a step."""
+    together = one.birth == "literal" and _is_born(other) and one.phase == other.phase == "optimizer"
+    return together and one.site is not None and one.site == other.site
 
 
 def _one_edit(one: Finding, other: Finding) -> bool:
@@ -107,6 +117,19 @@ def _passes_on(one: Finding, other: Finding) -> bool:
         link.role == "cause" and (link.op, link.site, link.phase) == (other.op, other.site, other.phase)
         for link in one.chain
     )
+
+
+def _one_operand(one: Finding, other: Finding) -> bool:
+    """Whether one computed number has spoilt the same operation in both, as a scale of 0 by which both divide."""
+    if one.op != other.op or one.phase != other.phase:
+        return False
+    made = [_operand_causes(finding)[-1:] for finding in (one, other)]
+    keys = [(link.op, link.site, link.phase) for links in made for link in links if not _is_written(link)]
+    return len(keys) == 2 and keys[0] == keys[1]
+
+
+def _is_written(link: ChainLink) -> bool:
+    return link.op is None or link.typed_summary.kind in _WRITTEN
 
 
 def _overlap(one: Finding, other: Finding) -> bool:

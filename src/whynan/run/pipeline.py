@@ -133,7 +133,11 @@ def _proof(fixes: tuple[Fix, ...]) -> int:
 
 def fold_report(report: Report) -> Report:
     """The report with one finding for each cause; the other births of it stand in its ``also``."""
-    told = fold_findings((*report.findings, *report.damaging), source_reader(report))
+    try:
+        told = fold_findings((*report.findings, *report.damaging), source_reader(report))
+    except Exception:
+        report_internal_error()
+        return report
     if len(told) == len(report.findings) + len(report.damaging):
         return report
     damaging = {id(finding.element) for finding in report.damaging}

@@ -58,12 +58,13 @@ class Formulas:
         if one.statement is other.statement or place.function(one.node) is not place.function(other.node):
             return False
         mine, yours = self._flow(one).reads, self._flow(other).reads
+        if any(self._within(n, other.node) for n in mine) or any(self._within(n, one.node) for n in yours):
+            # one is computed from the other: no two terms
+            return False
+        filled = _is_filling(one.statement) and _is_filling(other.statement)
         for first, reduced in {**mine, one.node: _is_reduction(one.node)}.items():
             for second, also_reduced in {**yours, other.node: _is_reduction(other.node)}.items():
-                if first is second or place.statement(first) is not place.statement(second):
-                    continue
-                if self._within(first, other.node) or self._within(second, one.node):
-                    # one is computed from the other: no two terms
+                if place.statement(first) is not place.statement(second) or (first is second and not filled):
                     continue
                 joint = self._joint(first, second)
                 if joint is None:
@@ -100,7 +101,7 @@ class Formulas:
         """The operation in which two parts of a statement are joined; None where nothing is computed from both."""
         above = [one, *self._place.above(one)]
         joint = next((n for n in (other, *self._place.above(other)) if n in above), None)
-        if isinstance(joint, (ast.List, ast.Tuple)):
+        if isinstance(joint, (ast.List, ast.Tuple, ast.Name)):
             joint = self._place.parents.get(joint)
         if isinstance(joint, (ast.BinOp, ast.AugAssign)):
             return joint
@@ -204,11 +205,20 @@ def _targets(statement: ast.stmt) -> set[str]:
             parts = targets
         case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
             parts = [target]
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attribute))):
-            return {name} if attribute in _FILLING else set()
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))) if _is_filling(statement):
+            return {name}
         case _:
             return set()
     return {n.id for part in parts for n in ast.walk(part) if isinstance(n, ast.Name)}
+
+
+def _is_filling(statement: ast.stmt) -> bool:
+    """Whether a statement puts a value into a list or a set."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr=attribute))):
+            return attribute in _FILLING
+        case _:
+            return False
 
 
 def _is_reduction(node: ast.AST) -> bool:

@@ -17,8 +17,8 @@ from whynan.report.terminal import render, show
 
 PROGRAM = """
 import sys
-from whynan.report.json import read
-report = read(open(sys.argv[1], "rb").read())
+from whynan.report.json import parse_report
+report = parse_report(open(sys.argv[1], "rb").read())
 print("before")
 report.show()
 print("after")
@@ -141,8 +141,8 @@ def test_a_pseudo_terminal_gets_colours(saved: Path, wanted: bool) -> None:
 
 LEFT = """
 import os, sys
-from whynan.report.json import read
-report = read(open(sys.argv[1], "rb").read())
+from whynan.report.json import parse_report
+report = parse_report(open(sys.argv[1], "rb").read())
 ours, theirs = os.pipe()
 os.dup2(theirs, 1)
 os.close(theirs)

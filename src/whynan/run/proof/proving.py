@@ -164,8 +164,7 @@ class _Proving:
         self._visited: dict[tuple[str, int], Visits | str] = {}
         self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
-        groups = cause_groups((*report.findings, *report.damaging), source_reader(report))
-        self._same_cause = {id(f): frozenset(map(birth_of, group)) for group in groups for f in group}
+        self._same_cause: dict[int, frozenset[object]] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
     def report(self) -> Report:
@@ -173,6 +172,8 @@ class _Proving:
         if self._keep is not None:
             self._keep_visits(self._keep)
         self._deadline = time.process_time() + SECONDS
+        groups = cause_groups((*self._report.findings, *self._report.damaging), source_reader(self._report))
+        self._same_cause = {id(f): frozenset(map(birth_of, group)) for group in groups for f in group}
         changed: dict[str, object] = {
             name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
             for name in ("findings", "damaging")
