@@ -67,7 +67,7 @@ class _Causes:
         if one.rule != other.rule and not _is_one_place(one.library_site, other.library_site):
             # two faults in one call of a library
             return False
-        return _overlap(one, other) or self._is_one_formula(one, other, one.site, other.site)
+        return _is_one_expression(one, other) or self._is_one_formula(one, other, one.site, other.site)
 
     def _is_one_formula(self, one: Finding, other: Finding, here: Site, there: Site) -> bool:
         """Whether two births are terms of one statement or formula, under one rule or from one bad operand."""
@@ -132,16 +132,16 @@ def _is_written(link: ChainLink) -> bool:
     return link.op is None or link.typed_summary.kind in _WRITTEN
 
 
-def _overlap(one: Finding, other: Finding) -> bool:
-    """Whether two births are those of one expression, in the forward and in its backward, or both in that."""
+def _is_one_expression(one: Finding, other: Finding) -> bool:
+    """Whether two births are those of one expression, in the forward, in its backward or in both."""
     here, there = one.site, other.site
-    if here is None or there is None or here.column is None or there.column is None:
-        return False
-    if here == there:
-        return True
-    if one.phase == other.phase or not {one.phase, other.phase} <= {"forward", "backward", "accumulation"}:
-        return False
-    return _contains(here, there) or _contains(there, here)
+    # a sum of gradients stands at the first use of its leaf, and is no derivative of that
+    return (
+        here is not None
+        and here.column is not None
+        and here == there
+        and "accumulation" not in (one.phase, other.phase)
+    )
 
 
 def _is_one_place(here: Site | None, there: Site | None) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from whynan.source.calls import function_of, operator_of
+from whynan.source.calls import operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,11 +29,8 @@ class Term:
     statement: ast.stmt
 
 
-@dataclass(slots=True)
-class _Flow:
-    """Forward slice: where the value of a term is read later; `True` where it was reduced to a scalar before."""
-
-    reads: dict[ast.AST, bool] = field(default_factory=dict[ast.AST, bool])
+Reads = dict[ast.AST, bool]
+"""Where the value of a term is read, and whether it was reduced to a scalar before."""
 
 
 class Formulas:
@@ -41,7 +38,7 @@ class Formulas:
 
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._flows: dict[ast.AST, _Flow] = {}
+        self._flows: dict[ast.AST, Reads] = {}
 
     def term(self, site: Site) -> Term | None:
         """The term at a site; None where no expression stands there."""
@@ -57,13 +54,13 @@ class Formulas:
         place = self._place
         if one.statement is other.statement or place.function(one.node) is not place.function(other.node):
             return False
-        mine, yours = self._flow(one).reads, self._flow(other).reads
+        mine, yours = self._terms(one), self._terms(other)
         if any(self._within(n, other.node) for n in mine) or any(self._within(n, one.node) for n in yours):
             # one is computed from the other: no two terms
             return False
         filled = _is_filling(one.statement) and _is_filling(other.statement)
-        for first, reduced in {**mine, one.node: _is_reduction(one.node)}.items():
-            for second, also_reduced in {**yours, other.node: _is_reduction(other.node)}.items():
+        for first, reduced in mine.items():
+            for second, also_reduced in yours.items():
                 if place.statement(first) is not place.statement(second) or (first is second and not filled):
                     continue
                 joint = self._joint(first, second)
@@ -74,18 +71,25 @@ class Formulas:
                     return True
         return False
 
-    def _flow(self, term: Term) -> _Flow:
+    def _terms(self, term: Term) -> Reads:
+        """Where the value of a term is read, its own place included."""
+        own: Reads = {} if self._leaves(term.node) else {term.node: _is_reduction(term.node)}
+        return {**self._flow(term), **own}
+
+    def _flow(self, term: Term) -> Reads:
+        """Forward slice: the later reads of the value of a term, within its function."""
         known = self._flows.get(term.node)
         if known is not None:
             return known
-        flow = self._flows[term.node] = _Flow()
+        flow = self._flows[term.node] = {}
         reduced = _is_reduction(term.node) or self._reduces(term.node, term.statement)
-        names = dict.fromkeys(_targets(term.statement), reduced)
+        names = {} if self._leaves(term.node) else dict.fromkeys(_targets(term.statement), reduced)
         function = self._place.function(term.node)
         later = (s for s in _statements(function) if s.lineno > term.statement.lineno)
         for statement in sorted(later, key=lambda s: s.lineno):
-            found = {n: names[n.id] for n in _own_names(statement) if n.id in names and _is_read(n, statement)}
-            flow.reads |= found
+            read = (n for n in _own_names(statement) if n.id in names and _is_read(n, statement))
+            found = {n: names[n.id] for n in read if not self._leaves(n)}
+            flow |= found
             after = [was or self._reduces(n, statement) for n, was in found.items()]
             for target in _targets(statement):
                 if found:
@@ -93,6 +97,21 @@ class Formulas:
                 elif isinstance(statement, ast.Assign):
                     names.pop(target, None)
         return flow
+
+    def _leaves(self, node: ast.AST) -> bool:
+        """Whether a value is an argument of a call that is no operator: what that computes is not seen here."""
+        child = node
+        for parent in self._place.above(node):
+            if isinstance(parent, ast.stmt):
+                return False
+            if isinstance(parent, ast.Call) and child is not parent.func and not self._is_operator(parent):
+                return not _is_filling(self._place.statement(parent))
+            child = parent
+        return False
+
+    def _is_operator(self, call: ast.Call) -> bool:
+        is_sum = isinstance(call.func, ast.Name) and call.func.id == "sum"
+        return is_sum or operator_of(self._place, call)[0] is not None
 
     def _within(self, node: ast.AST, outer: ast.AST) -> bool:
         return node is not outer and outer in self._place.above(node)
@@ -106,9 +125,7 @@ class Formulas:
         if isinstance(joint, (ast.BinOp, ast.AugAssign)):
             return joint
         if isinstance(joint, ast.Call):
-            summed = isinstance(joint.func, ast.Name) and joint.func.id == "sum"
-            known = function_of(self._place, joint.func) is not None or operator_of(self._place, joint)[0] is not None
-            return joint if summed or known else None
+            return joint if self._is_operator(joint) else None
         return None
 
     def _reduces(self, node: ast.AST, outer: ast.AST) -> bool:
@@ -139,7 +156,7 @@ class Formulas:
 
     def _is_divisor(self, term: Term) -> bool:
         """Whether a later statement divides by the value of a term."""
-        for read in self._flow(term).reads:
+        for read in self._flow(term):
             above = [read, *self._place.above(read)]
             if any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div) and n.right in above for n in above):
                 return True

@@ -238,6 +238,19 @@ def one_computed_from_the_other() -> Tensor:
     return torch.exp(first[1:] * 10) + first[:1]
 
 
+class _Net(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+def terms_that_a_network_parts() -> Tensor:
+    net = _Net()
+    first = torch.log(torch.zeros(3))
+    hidden = net(first)
+    second = torch.log(torch.tensor([0.0, 1.0, 1.0]))
+    return hidden + second
+
+
 TWO: tuple[Program, ...] = (
     logarithm_and_root_in_two_statements,
     quotient_and_root_in_one_statement,
@@ -248,6 +261,7 @@ TWO: tuple[Program, ...] = (
     forward_quotient_and_backward_root,
     losses_with_a_backward_each,
     one_computed_from_the_other,
+    terms_that_a_network_parts,
 )
 
 
