@@ -251,6 +251,12 @@ def terms_that_a_network_parts() -> Tensor:
     return hidden + second
 
 
+def sum_and_accumulation_in_half() -> None:
+    leaf = torch.ones(2, dtype=torch.float16, requires_grad=True)
+    for _ in range(2):
+        (leaf * 40000).sum().backward()
+
+
 TWO: tuple[Program, ...] = (
     logarithm_and_root_in_two_statements,
     quotient_and_root_in_one_statement,
@@ -262,6 +268,7 @@ TWO: tuple[Program, ...] = (
     losses_with_a_backward_each,
     one_computed_from_the_other,
     terms_that_a_network_parts,
+    sum_and_accumulation_in_half,
 )
 
 
