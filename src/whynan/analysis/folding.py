@@ -22,12 +22,18 @@ _WRITTEN: Final = ("program_writes", "model_writes", "entered", "drew")
 _BORN: Final = ("overflow", "pole", "invalid")
 
 
-def fold_findings(findings: Sequence[Finding], read: Read) -> tuple[Finding, ...]:
-    """The findings with one for each cause, in their order.
+Told = tuple[tuple["Finding", ...], tuple["Finding", ...]]
+
+
+def fold_findings(escaped: Sequence[Finding], damaging: Sequence[Finding], read: Read) -> Told:
+    """The escaped and the damaging findings with one for each cause, in their order.
 
     `read` gives a file of the program as it was in the run; None where it is not there.
     """
-    return tuple(_merged(group) for group in cause_groups(findings, read))
+    groups = cause_groups((*escaped, *damaging), read)
+    heads = {id(finding) for finding in escaped}
+    first = tuple(_merged(group) for group in groups if id(group[0]) in heads)
+    return first, tuple(_merged(group) for group in groups if id(group[0]) not in heads)
 
 
 def cause_groups(findings: Sequence[Finding], read: Read) -> list[list[Finding]]:

@@ -134,19 +134,11 @@ def _proof(fixes: tuple[Fix, ...]) -> int:
 def fold_report(report: Report) -> Report:
     """The report with one finding for each cause; the other births of it stand in its ``also``."""
     try:
-        told = fold_findings((*report.findings, *report.damaging), source_reader(report))
+        findings, damaging = fold_findings(report.findings, report.damaging, source_reader(report))
     except Exception:
         report_internal_error()
         return report
-    if len(told) == len(report.findings) + len(report.damaging):
-        return report
-    damaging = {id(finding.element) for finding in report.damaging}
-    return report.model_copy(
-        update={
-            "findings": tuple(f for f in told if id(f.element) not in damaging),
-            "damaging": tuple(f for f in told if id(f.element) in damaging),
-        }
-    )
+    return report.model_copy(update={"findings": findings, "damaging": damaging})
 
 
 def source_reader(report: Report) -> Callable[[str], Place | None]:
