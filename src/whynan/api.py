@@ -16,6 +16,7 @@ from whynan.run.explained_call import Call, TargetRerunner
 from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.options import check_sync
 from whynan.run.output.capsules import check_place, keeper_for, pack_finding, without_private
+from whynan.run.pipeline import fold_report
 from whynan.run.proof.proving import NoRerun, prove_fixes, with_surroundings
 from whynan.run.region import Region, allow_block, exception_text
 from whynan.run.watch.metrics import sinks_of
@@ -69,7 +70,9 @@ class Trace(Region):
 
 def trace(*, memory: int | str | None = None, ranges: bool = False) -> Trace:
     """A region, fully traced: ``with whynan.trace() as t: ...``, then ``t.report``."""
-    return Trace(memory=memory, ranges=ranges)
+    region = Trace(memory=memory, ranges=ranges)
+    region.folds = True
+    return region
 
 
 def allow(pattern: str, *, reason: str) -> AbstractContextManager[Allowance]:
@@ -156,7 +159,7 @@ def explain(
     keeper = keeper_for(options)
     visits: dict[Site, Visits] = {}
     command = f"explain({_name(target)})"
-    report = _explain_call(Call(target, inputs, kwargs), command, options, keeper, visits, rerun=rerun)
+    report = fold_report(_explain_call(Call(target, inputs, kwargs), command, options, keeper, visits, rerun=rerun))
     return without_private(pack_finding(report, keeper, options, visits), options, keeper)
 
 

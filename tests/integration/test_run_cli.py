@@ -277,7 +277,7 @@ def test_a_report_that_cannot_be_shown_still_gives_the_exit_status(folder: Path)
 def test_a_document_on_the_output_comes_after_what_the_program_wrote_there(folder: Path) -> None:
     done = _run(folder, "--json", "-", "-c", "print('said'); import torch; torch.zeros(1).log().sum().item()")
     said, _, document = done.stdout.partition("\n")
-    assert (said, json.loads(document)["schema"]) == ("said", "whynan.report/1")
+    assert (said, json.loads(document)["schema"]) == ("said", "whynan.report/2")
     assert "Inf" in done.stderr
     assert not (folder / "-").exists()
 

@@ -72,6 +72,8 @@ class Spot:
     expected: tuple[Expected, ...]
     meets: str | None
     reaches: frozenset[str]
+    also: tuple[tuple[str, str, str], ...] = ()
+    """Code, operation and phase of the other births of the same cause, under the same rule."""
 
 
 def _root_at_zero(code: str, gradient: float) -> Expected:
@@ -94,12 +96,10 @@ SPOTS = (
     ),
     Spot(
         gradients_added_by_the_engine,
-        (
-            _root_at_zero("x.sqrt()", 1.0),
-            _root_at_zero("x.clone().sqrt()", -1.0),
-        ),
+        (_root_at_zero("x.clone().sqrt()", -1.0),),
         "aten.add.Tensor",
         frozenset({"gradient"}),
+        (("x.sqrt()", "aten.div.Tensor", "backward"),),
     ),
     Spot(
         gradients_added_over_two_backwards,
@@ -168,6 +168,15 @@ def test_a_blind_spot_is_named(spot: Spot, tally: Tally) -> None:
             problems.append(f"no step {spot.meets} in phase accumulation in the chain")
         if not spot.reaches <= {r.kind for r in finding.reaches}:
             problems.append(f"reaches {sorted({r.kind for r in finding.reaches})}, not {sorted(spot.reaches)}")
+    also = [(finding.rule, member) for finding in findings for member in finding.also]
+    if any(rule != member.rule or member.count != 1 for rule, member in also):
+        problems.append("a birth of the same cause has another rule, or was counted again")
+    named = tuple((m.site.code, m.op, m.phase) for _, m in also if m.site is not None)
+    if named != spot.also:
+        problems.append(f"also {named}, not {spot.also}")
+    lines = [m.site.line for _, m in also if m.site is not None]
+    if lines != [_line(spot.program, code) for code, _, _ in spot.also]:
+        problems.append(f"also in lines {lines}")
     for problem in problems:
         tally.listed("blind spots", f"{spot.program.__name__}: {problem}")
     tally.count("blind spots", int(not problems), 1)

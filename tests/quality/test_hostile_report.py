@@ -62,7 +62,7 @@ def in_notes(depth: int) -> dict[str, Any]:
 
 
 def nested(depth: int) -> bytes:
-    return b'{"schema": "whynan.report/1", "run": ' + b'{"a": ' * depth + b"1" + b"}" * depth + b"}"
+    return b'{"schema": "whynan.report/2", "run": ' + b'{"a": ' * depth + b"1" + b"}" * depth + b"}"
 
 
 MOST = 2**63 - 1
@@ -104,8 +104,8 @@ REFUSED: dict[str, bytes] = {
     "an unknown note": changed(("coverage.typed_notes", [{"kind": "\x1b[2J", "values": {}}])),
     "a note of other values": changed(("coverage.typed_notes", [{"kind": "never_reached", "values": {"step": "x"}}])),
     "notes in notes": changed(("coverage.typed_notes", [in_notes(50)])),
-    "another schema": changed(("schema", "whynan.report/2")),
-    "a schema that is a list": changed(("schema", ["whynan.report/1"])),
+    "another schema": changed(("schema", "whynan.report/3")),
+    "a schema that is a list": changed(("schema", ["whynan.report/2"])),
     "a name twice": changed()[:-1] + b', "verdict": "clean"}',
     "a shape of text": changed((f"{ELEMENT}.shape", "[8]")),
     "UTF-16": changed().decode().encode("utf-16"),

@@ -160,7 +160,7 @@ ERRORS: dict[str, Any] = {
     "a value of an option": lambda text: Options.load(environment={"WHYNAN_MEMORY": text}),
     "what cannot be called": lambda text: whynan.explain(type(class_name(text), (), {})()),
     "a document": lambda text: parse_report(json.dumps({text: text})),
-    "a field of a document": lambda text: parse_report(json.dumps({"schema": "whynan.report/1", text: text})),
+    "a field of a document": lambda text: parse_report(json.dumps({"schema": "whynan.report/2", text: text})),
 }
 
 

@@ -21,6 +21,7 @@ from whynan.report.json import parse_report, to_json
 from whynan.report.notes import sentence
 from whynan.report.terminal import render
 from whynan.run.output.run_trace import report_of_directory
+from whynan.run.pipeline import fold_report
 from whynan.traces.redaction import LEFT_OUT
 
 pytestmark = pytest.mark.process
@@ -177,7 +178,7 @@ def test_a_trace_and_its_report_call_a_thing_by_the_same_name(made: tuple[bool, 
     redacted, found = made
     named = [
         {(f.phase, f.op, f.site, f.element.tensor, f.modules) for f in (*r.findings, *r.damaging, *r.absorbed)}
-        for r in (parse_report(found.document), report_of_directory(found.folder))
+        for r in (parse_report(found.document), fold_report(report_of_directory(found.folder)))
     ]
     assert len(named[0]) >= 10
     assert named[0] <= named[1] if redacted else named[0] == named[1]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from whynan.records import Report
 
 KINDS: Final = {
+    "whynan.report/2": "whynan.cli.report:saved_report",
     "whynan.report/1": "whynan.cli.report:saved_report",
     "whynan.checkpoint/1": "whynan.cli.checkpoint:saved",
 }
@@ -120,13 +121,14 @@ def open_document(path: str) -> Document:
     """What a file or the folder of a trace holds; raises ``UsageError`` where that is nothing of whynan's."""
     if os.path.isdir(path):
         from whynan.run.output.run_trace import report_of_directory
+        from whynan.run.pipeline import fold_report
 
-        return SavedReport(report_of_directory(path))
+        return SavedReport(fold_report(report_of_directory(path)))
     content = _content(path)
     schema = _schema(content)
     if schema.startswith("whynan.trace/"):
         raise UsageError(f"{path} is one file of a trace", f"give its folder: {os.path.dirname(path) or '.'}")
-    module, function = KINDS.get(schema, KINDS["whynan.report/1"]).split(":")
+    module, function = KINDS.get(schema, KINDS["whynan.report/2"]).split(":")
     try:
         return getattr(import_module(module), function)(content)
     except UsageError as error:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from whynan.config import Options
 from whynan.run.options import check_sync
+from whynan.run.pipeline import fold_report
 from whynan.run.watch.metrics import sinks_of
 from whynan.run.watch.training import Training
 
@@ -43,7 +44,7 @@ class TrainingWatch:
 
         def ended(report: Report) -> None:
             if not self._options.quiet:
-                report.show()
+                fold_report(report).show()
             if stops:
                 stop()
 
@@ -55,4 +56,4 @@ class TrainingWatch:
         training, self._training = self._training, None
         if training is not None:
             training.end()
-            self.report = training.current_report()
+            self.report = fold_report(training.current_report())

@@ -10,6 +10,7 @@ from whynan.errors import NonFiniteError
 from whynan.report.escape import plain
 from whynan.report.wording import headline
 from whynan.run.guarded_capture import CaptureOptions
+from whynan.run.pipeline import fold_report
 from whynan.run.region import STEPPED_ASIDE, Region, allow_block
 from whynan.run.stop import hide
 
@@ -73,7 +74,7 @@ class TracedTest:
                 self._region.end()
             else:
                 self._end_with(error)
-            self._report = self._by_the_rule_of_tests(self._region.report, passed=error is None)
+            self._report = self._by_the_rule_of_tests(fold_report(self._region.report), passed=error is None)
         return self._report
 
     @property

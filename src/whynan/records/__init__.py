@@ -23,6 +23,7 @@ from whynan.records.report import FixVerdict as FixVerdict
 from whynan.records.report import ForwardOperand as ForwardOperand
 from whynan.records.report import Further as Further
 from whynan.records.report import Inference as Inference
+from whynan.records.report import Member as Member
 from whynan.records.report import Operand as Operand
 from whynan.records.report import Origin as Origin
 from whynan.records.report import Phase as Phase

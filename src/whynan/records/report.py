@@ -1,8 +1,8 @@
-"""The report: what whynan found, as one validated document (``whynan.report/1``)."""
+"""The report: what whynan found, as one validated document (``whynan.report/2``)."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, TextIO
+from typing import Any, Final, Literal, Self, TextIO, cast
 
 from pydantic import ConfigDict, Field, computed_field, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -48,12 +48,14 @@ class Inference(Record):
     cases: int = 1
 
 
-# -- The report: what whynan found, as one validated document (``whynan.report/1``) ------------------------------------
+# -- The report: what whynan found, as one validated document (``whynan.report/2``) ------------------------------------
 #
 # Every number may be one of the strings ``"NaN"``, ``"Infinity"``, ``"-Infinity"`` in JSON. What is unknown is
 # ``null``, never a guess.
 
 
+SCHEMA: Final = "whynan.report/2"
+_EARLIER: Final = "whynan.report/1"
 Verdict = Literal["clean", "damaged", "nonfinite", "divergent", "hazard", "inconclusive"]
 BirthKind = Literal["overflow", "pole", "invalid", "entered", "literal"]
 DamageKind = Literal["overwritten", "vanished", "stalled", "steep", "zeroed", "saturated"]
@@ -236,6 +238,16 @@ class Fix(Record):
     further: tuple[Further, ...] = ()
 
 
+class Member(Record):
+    """Another birth of the cause of a finding: its place, operation and rule, and how often it was born."""
+
+    site: Site | None
+    phase: Phase
+    op: str | None
+    rule: str
+    count: int = 1
+
+
 class ScaleFall(Record):
     """Steps that a loss scaler skipped in vain: on end, or since its scale last rose; the scale then and at the last.
 
@@ -249,10 +261,10 @@ class ScaleFall(Record):
 
 
 class Finding(Record):
-    """One root of bad numbers: where it was born, why, from what, and what it reached.
+    """One cause of bad numbers: where the first was born, why, from what, and what it reached.
 
-    Of silent ``damage`` ``birth`` is null, since nothing non-finite was born, and ``element`` the first concerned.
-    ``origin`` is where a bad number came from that no operation bore.
+    ``also`` are the other births of the same cause. Of silent ``damage`` ``birth`` is null, since nothing non-finite
+    was born, and ``element`` the first concerned. ``origin`` is where a bad number came from that no operation bore.
     """
 
     rule: str = "WN000"
@@ -274,6 +286,7 @@ class Finding(Record):
     made_of: str | None = None
     occurrences: int = 1
     modules: tuple[str, ...] = ()
+    also: tuple[Member, ...] = ()
     element: Element
     damage: Damage | None = None
     data: Data | None = None
@@ -418,7 +431,7 @@ class Range(Record):
 class Report(Record):
     """All of one run."""
 
-    schema_: Literal["whynan.report/1"] = Field(default="whynan.report/1", alias="schema")
+    schema_: Literal["whynan.report/2"] = Field(default="whynan.report/2", alias="schema")
     verdict: Verdict
     run: Run
     findings: tuple[Finding, ...] = ()
@@ -430,6 +443,15 @@ class Report(Record):
     ranges: tuple[Range, ...] = ()
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", populate_by_name=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_an_earlier_version(cls, held: Any) -> Any:
+        # version 2 added `Finding.also`, and nothing else
+        if not isinstance(held, dict):
+            return held
+        document = cast("dict[str, Any]", held)
+        return {**document, "schema": SCHEMA} if document.get("schema") == _EARLIER else document
 
     def to_json(self, indent: int | None = 2) -> str:
         """The JSON document of this report."""

@@ -13,8 +13,10 @@ from whynan.records import Report
 from whynan.records.base import Record
 from whynan.traces.json import dump_json, parse_json
 
-SCHEMA: Final = "whynan.report/1"
-SCHEMA_FILE: Final = "whynan.report-1.json"
+SCHEMA: Final = "whynan.report/2"
+SCHEMA_FILE: Final = "whynan.report-2.json"
+_READ: Final = {SCHEMA: (SCHEMA, "whynan.report/1")}
+"""The versions of a schema that are read; one that is not named here is read in its own version alone."""
 _NUMBER: Final[dict[str, Any]] = {"anyOf": [{"type": "number"}, {"enum": ["NaN", "Infinity", "-Infinity"]}]}
 _LONGEST: Final = 160
 _Kind = TypeVar("_Kind", bound=Record)
@@ -39,7 +41,7 @@ def read_as(kind: type[_Kind], schema: str, text: str | bytes) -> _Kind:
     if not isinstance(document, dict):
         raise _unreadable("it holds no JSON object")
     version = cast("dict[str, Any]", document).get("schema")
-    if version != schema:
+    if version not in _READ.get(schema, (schema,)):
         raise _unreadable(f"its schema is {json.dumps(version)}")
     try:
         return kind.model_validate(document)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from whynan.records import Finding, Fix, FixVerdict, Report
+from whynan.records import Finding, Fix, FixVerdict, Member, Report
 from whynan.report.wording import bad_word
 from whynan.traces.redaction import (
     FACTS,
@@ -93,7 +93,7 @@ _FINDING: Final[Table] = {
     "phase": kept, "op": operator,
     "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "site": record,
     "library_site": record, "node": alias("node"), "value": alias("tensor"), "made_of": dropped, "occurrences": kept,
-    "modules": alias("module"), "element": record,
+    "modules": alias("module"), "also": record, "element": record,
     "damage": record, "data": record, "origin": dropped, "forward_operands": record, "message": by_holder(_message),
     "explanation": dropped,
     "matched": by_value(_codes), "chain": record, "reaches": record, "scale_fall": record, "fixes": record,
@@ -104,6 +104,7 @@ _FINDING: Final[Table] = {
 REPORT: Final[Mapping[type, Table]] = {
     **FACTS,
     Finding: _FINDING,
+    Member: {"site": record, "phase": kept, "op": operator, "rule": by_value(_code), "count": kept},
     Fix: {"title": by_holder(_title), "kind": kept, "patch": unknown, "verdict": record, "further": dropped},
     FixVerdict: {
         "status": kept, "forward_finite": kept, "backward_finite": kept, "healthy_elements": kept,

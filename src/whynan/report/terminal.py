@@ -290,6 +290,8 @@ def _finding(
         page.row("then", then)
     if again := wording.repeats(finding):
         page.row("again", again)
+    if others := wording.also_text(finding):
+        page.row("also", others)
     page.items("reaches", wording.reach_lines(finding, raised=raised), " · ")
     if wrong := wording.finite_but_wrong(finding):
         page.row("", wrong)

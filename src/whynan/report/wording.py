@@ -11,7 +11,18 @@ from whynan.floats import format_value
 
 if TYPE_CHECKING:
     # one line of a report is said without what loads the records
-    from whynan.records import ChainLink, Damage, Element, Finding, ForwardOperand, Operand, Reach, SinkKind, Site
+    from whynan.records import (
+        ChainLink,
+        Damage,
+        Element,
+        Finding,
+        ForwardOperand,
+        Member,
+        Operand,
+        Reach,
+        SinkKind,
+        Site,
+    )
 
 # -- Values, types, indices and counts as the terminal report writes them ----------------------------------------------
 
@@ -73,6 +84,7 @@ _NAMES_SHOWN: Final = 3
 _NAME_LENGTH: Final = 60
 """A name that the program made itself, such as the key of a dictionary, can be of any length."""
 _CAUSES_SHOWN: Final = 4
+_MEMBERS_SHOWN: Final = 3
 _OPERANDS_SHOWN: Final = 16
 _POSITIONS: Final = frozenset(("self", "other", "input", "src", "source", "value", "tensor1", "tensor2"))
 """Names of operands that say no more than where they stand."""
@@ -363,6 +375,35 @@ def repeats(finding: Finding) -> str:
         named = all(name.startswith("module ") for name in finding.modules)
         parts.append(f"in {'' if named else 'modules '}{_listed(finding.modules)}")
     return ", ".join(parts)
+
+
+def also_text(finding: Finding) -> str:
+    """Where else the same was born: ``the same in line 15 (twice) and in its backward``; nothing where nowhere."""
+    places: dict[str, list[Member]] = {}
+    for member in finding.also:
+        places.setdefault(_member_place(member, finding), []).append(member)
+    told = [f"{place}{_member_words(some, finding)}" for place, some in places.items()]
+    if len(told) > _MEMBERS_SHOWN:
+        told = [*told[: _MEMBERS_SHOWN - 1], count_text(len(told) - _MEMBERS_SHOWN + 1, "more place")]
+    joined = " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
+    return f"the same {joined}" if told else ""
+
+
+def _member_place(member: Member, finding: Finding) -> str:
+    site, here = member.site, finding.site
+    if site is None:
+        return f"in {member.op or 'an operation'}, whose line is not known"
+    is_back = member.phase == "backward" and finding.phase != "backward"
+    if site == here:
+        return "in its backward" if is_back else "in its forward" if member.phase == "forward" else "in this expression"
+    line = f"line {site.line}" if here is not None and site.file == here.file else f"{site.file}:{site.line}"
+    return f"in the backward of {line}" if is_back else f"in {line}"
+
+
+def _member_words(some: Sequence[Member], finding: Finding) -> str:
+    rules = [rule for rule in dict.fromkeys(member.rule for member in some) if rule != finding.rule]
+    times = [] if len(some) == 1 else ["twice" if len(some) == 2 else f"{len(some):,} times"]
+    return f" ({', '.join([*rules, *times])})" if rules or times else ""
 
 
 def reach_lines(finding: Finding, *, raised: bool) -> list[str]:

@@ -8,7 +8,7 @@ from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.analysis import judge_births
+from whynan.analysis import fold_findings, judge_births
 from whynan.analysis.chains import sink_links
 from whynan.capture.ranks import rank
 from whynan.faults import report_internal_error
@@ -16,10 +16,12 @@ from whynan.records import ExitStatus, Note, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
 from whynan.run.suppressions import all_comments, comment_at, excuse_finding
 from whynan.source.positions import sha256_of
+from whynan.source.syntax import lines_of
+from whynan.source.text import Place
 from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from whynan.records import Finding, Fix, Verdict
     from whynan.run.suppressions import Allowance, Baseline, Comment
@@ -124,6 +126,31 @@ def _one_finding(first: Finding, second: Finding) -> Finding:
 def _proof(fixes: tuple[Fix, ...]) -> int:
     """How well the best of some fixes is proved: the least is the best."""
     return min((STATUSES.index(fix.verdict.status) for fix in fixes), default=len(STATUSES))
+
+
+# -- One bug, one finding: what leaves a run has the births of one cause together, after their fixes were proved ------
+
+
+def fold_report(report: Report) -> Report:
+    """The report with one finding for each cause; the other births of it stand in its ``also``."""
+    try:
+        findings, damaging = fold_findings(report.findings, report.damaging, source_reader(report))
+    except Exception:
+        report_internal_error()
+        return report
+    return report.model_copy(update={"findings": findings, "damaging": damaging})
+
+
+def source_reader(report: Report) -> Callable[[str], Place | None]:
+    """Gives the files of a report's run that are what they were."""
+    hashes = {source.file: source.sha256 for source in report.run.sources}
+
+    def read(file: str) -> Place | None:
+        if file not in hashes or sha256_of(file) != hashes[file]:
+            return None
+        return Place("".join(lines_of(file)))
+
+    return read
 
 
 # -- One traced run: from the capture's trace to the report ------------------------------------------------------------

@@ -12,7 +12,7 @@ from whynan.records import Note
 from whynan.rules.catalogue import readings
 from whynan.run.guarded_capture import CaptureOptions, make_guarded_capture
 from whynan.run.output import run_trace
-from whynan.run.pipeline import report_of
+from whynan.run.pipeline import fold_report, report_of
 from whynan.run.proof.proving import prove_fixes, with_surroundings
 from whynan.run.script import command_line
 from whynan.run.suppressions import Allowance, Allowances, allowance, numbered
@@ -69,6 +69,8 @@ class Region:
         """The script, where the region is a whole program."""
         self.redacts = False
         """Whether the report leaves out what is private; a whole program's is made so where it is delivered."""
+        self.folds = False
+        """Whether the report has one finding for each cause; otherwise it is folded where it is delivered."""
         self._report: Report | None = None
 
     def __enter__(self) -> Self:
@@ -93,7 +95,7 @@ class Region:
     ) -> None:
         self.end(kind, error, traceback)
         if error is not None and self.report.verdict != "clean" and not self.quiet:
-            self.report.show()
+            fold_report(self.report).show()
 
     def end(
         self,
@@ -117,6 +119,8 @@ class Region:
             self._report = self._report.model_copy(update={"unused_allows": ()})
         if self.recording is not None:
             self._report = run_trace.end(self.recording, self)
+        if self.folds or self.redacts:
+            self._report = fold_report(self._report)
         if self.redacts:
             from whynan.report.redaction import redacted
 

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from whynan.config import ALLOWABLE
 from whynan.errors import UsageError
-from whynan.records import Finding
+from whynan.records import Finding, Member
 from whynan.report.json import parse_report
 from whynan.rules.catalogue import rules
 from whynan.source.ownership import Owner, owner_of
@@ -127,17 +127,22 @@ class Baseline:
             report = parse_report(data)
         except UsageError as error:
             raise UsageError(f"--baseline {path}: {error.what}", error.hint) from None
-        return cls(path, frozenset(_key(f) for f in (*report.findings, *report.damaging)))
+        return cls(path, frozenset(key for f in (*report.findings, *report.damaging) for key in _keys(f)))
 
     def knows(self, finding: Finding) -> bool:
         """Whether the earlier run had this finding too."""
         return _key(finding) in self.known
 
 
-def _key(finding: Finding) -> Key:
-    site = finding.site
+def _keys(finding: Finding) -> list[Key]:
+    """Those of all births that a finding tells of."""
+    return [_key(finding), *map(_key, finding.also)]
+
+
+def _key(birth: Finding | Member) -> Key:
+    site = birth.site
     place = None if site is None else (site.file, site.function, site.code)
-    return finding.rule, finding.phase, finding.op, place
+    return birth.rule, birth.phase, birth.op, place
 
 
 # -- ``# whynan: allow WN213``: what the program's own source says is meant, where it is born --------------------------

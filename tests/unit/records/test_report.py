@@ -79,7 +79,7 @@ def test_an_operand_keeps_the_type_of_its_value(held: object) -> None:
 
 def test_the_document_names_its_schema() -> None:
     document = json.loads(Report(verdict="clean", run=RUN).to_json())
-    assert document["schema"] == "whynan.report/1"
+    assert document["schema"] == "whynan.report/2"
     assert "schema_" not in document
 
 

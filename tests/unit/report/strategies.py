@@ -19,6 +19,7 @@ from whynan.records import (
     Fix,
     FixVerdict,
     ForwardOperand,
+    Member,
     Note,
     Operand,
     Origin,
@@ -151,6 +152,9 @@ DAMAGES = st.builds(
     numbers=st.dictionaries(TEXT, NUMBER, max_size=2),
 )
 FALLS = st.builds(ScaleFall, skipped=COUNT, on_end=st.booleans(), first=some(NUMBER), last=some(NUMBER))
+MEMBERS = st.builds(
+    Member, site=some(SITES), phase=st.sampled_from(get_args(Phase)), op=some(TEXT), rule=TEXT, count=COUNT
+)
 FINDINGS = st.builds(
     Finding,
     rule=TEXT,
@@ -169,6 +173,7 @@ FINDINGS = st.builds(
     node=some(TEXT),
     occurrences=COUNT,
     modules=few(TEXT),
+    also=few(MEMBERS),
     element=ELEMENTS,
     damage=some(DAMAGES),
     forward_operands=few(FORWARD_OPERANDS),

@@ -103,13 +103,13 @@ REFUSED: dict[str, str | bytes] = {
     "another schema": changed("schema", to="whynan.report/9"),
     "a schema of another kind": changed("schema", to={"a": [1]}),
     "a bare NaN": changed("absorbed_count", to=float("nan")),
-    "a bare Infinity": '{"schema": "whynan.report/1", "verdict": -Infinity}',
-    "a name twice": '{"schema": "whynan.report/1", "verdict": "clean", "verdict": "nonfinite"}',
+    "a bare Infinity": '{"schema": "whynan.report/2", "verdict": -Infinity}',
+    "a name twice": '{"schema": "whynan.report/2", "verdict": "clean", "verdict": "nonfinite"}',
     "deep nesting": "[" * 100_000,
     "bytes of another encoding": '{"größe": 1}'.encode("latin-1"),
     "UTF-16": to_json(REPORTS["clean"]).encode("utf-16"),
     "a mark at the start": "\ufeff{}",
-    "a number too long": '{"schema": "whynan.report/1", "absorbed_count": ' + "9" * 5000 + "}",
+    "a number too long": '{"schema": "whynan.report/2", "absorbed_count": ' + "9" * 5000 + "}",
     "a lone surrogate": changed("run", "command", to="\ud800"),
     "an unknown verdict": changed("verdict", to="fine"),
     "an unknown field": changed("colour", to="red"),
@@ -134,6 +134,21 @@ def test_what_is_no_report_is_refused_with_the_first_thing_that_is_wrong(
     assert len(str(refused.value)) < 1200
 
 
+def test_a_document_of_version_1_is_still_read() -> None:
+    text = (Path(__file__).parent / "report-1.json").read_text("utf-8")
+    assert json.loads(text)["schema"] == "whynan.report/1"
+    made = parse_report(text)
+    assert repr(Report.from_json(text)) == repr(made)
+    assert [f.also for f in made.findings] == [()] * len(made.findings)
+    assert made.findings
+    assert json.loads(to_json(made))["schema"] == "whynan.report/2"
+
+
+def test_a_schema_of_another_record_is_no_report_of_version_1() -> None:
+    with pytest.raises(UsageError, match=r"whynan\.checkpoint/1"):
+        parse_report(changed("schema", to="whynan.checkpoint/1"))
+
+
 @given(reports())
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_document_that_is_cut_off_is_never_read(made: Report) -> None:
@@ -145,7 +160,7 @@ def test_a_document_that_is_cut_off_is_never_read(made: Report) -> None:
 def test_the_published_schema_is_that_of_the_record_types() -> None:
     assert schema() == make_schema()
     Draft202012Validator.check_schema(schema())
-    assert schema()["$id"] == "whynan.report/1"
+    assert schema()["$id"] == "whynan.report/2"
 
 
 @pytest.mark.process

@@ -18,7 +18,7 @@ from tests.unit.report.programs import (
     step,
     value,
 )
-from whynan.records import Note, Site
+from whynan.records import Member, Note, Phase, Site
 from whynan.report import wording
 from whynan.report.terminal import render
 
@@ -148,3 +148,38 @@ def test_lines_without_columns_are_not_taken_for_one_expression() -> None:
 def test_of_an_exception_the_first_line_is_told(text: str, told: str) -> None:
     shown = render(report(finding(), run={"exception": text}), source=line_of, width=2000)
     assert shown.splitlines()[-1] == told
+
+
+def member(line: int, code: str = "x", phase: Phase = "forward", rule: str = FORWARD.rule, **more: str) -> Member:
+    there = Site(file="net.py", line=line, column=1, end_line=line, end_column=9, code=code).model_copy(update=more)
+    return Member(site=there, phase=phase, op="aten.log.default", rule=rule)
+
+
+HERE = FORWARD.site
+ITSELF = Member(site=HERE, phase="backward", op="aten.div.Tensor", rule=FORWARD.rule)
+
+
+@pytest.mark.parametrize(
+    ("also", "said"),
+    [
+        ((), ""),
+        ((ITSELF,), "the same in its backward"),
+        ((member(15),), "the same in line 15"),
+        ((member(15), member(15, "y"), ITSELF), "the same in line 15 (twice) and in its backward"),
+        ((member(15), member(15, "y"), member(15, "z")), "the same in line 15 (3 times)"),
+        ((member(15, phase="backward"),), "the same in the backward of line 15"),
+        ((member(15, rule="WN102"), member(16)), "the same in line 15 (WN102) and in line 16"),
+        ((member(7, file="loss.py"),), "the same in loss.py:7"),
+        (tuple(map(member, (3, 4, 5, 6, 7))), "the same in line 3, in line 4 and 3 more places"),
+        (
+            (Member(site=None, phase="forward", op="aten.log.default", rule=FORWARD.rule),),
+            "the same in aten.log.default, whose line is not known",
+        ),
+    ],
+)
+def test_other_births_of_a_cause_are_one_short_line(also: tuple[Member, ...], said: str) -> None:
+    found = finding(also=also)
+    assert wording.also_text(found) == said
+    shown = render(report(found), width=100, source=line_of)
+    assert (f"also     {said}" in shown) is bool(said)
+    assert ("also  " in shown) is bool(said)

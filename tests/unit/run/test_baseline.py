@@ -12,7 +12,7 @@ from syrupy.assertion import SnapshotAssertion
 from tests.unit.analysis.facts import birth, sink, trace
 from tests.unit.report.programs import finding, report, site
 from whynan.errors import UsageError
-from whynan.records import Report
+from whynan.records import Member, Report
 from whynan.report.json import to_json
 from whynan.run.pipeline import report_of
 from whynan.run.suppressions import Baseline, comments_of
@@ -61,6 +61,17 @@ def test_a_finding_is_known_by_what_it_is_and_not_by_where_it_stands(change: dic
 def test_what_was_damaging_is_known_too() -> None:
     Path("old.json").write_text(to_json(report(damaging=(finding(fate="damaging"),))), encoding="utf-8")
     assert Baseline.read("old.json").knows(finding())
+
+
+def test_each_birth_of_one_cause_is_known_by_itself() -> None:
+    other = site(12, "torch.atan2(imag, real)")
+    member = Member(site=other, phase="backward", op="aten.sqrt.default", rule="WN301", count=2)
+    known = baseline(finding(also=(member,)))
+    assert known.knows(finding())
+    alone = finding(rule="WN301", phase="backward", op="aten.sqrt.default", site=other)
+    assert known.knows(alone)
+    assert not known.knows(alone.model_copy(update={"rule": "WN302"}))
+    assert not baseline(finding()).knows(alone)
 
 
 def made(known: Baseline | None) -> Report:

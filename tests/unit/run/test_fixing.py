@@ -76,3 +76,32 @@ def test_with_a_verified_fix_nothing_is_told_of_the_line_that_it_has_written(
     edited = regenerate_text("m.py", text, finding, best)
     assert isinstance(edited, str)
     assert whynan.explain(loaded(edited).target, torch.tensor([0.0, 1.0]).half()).verdict == "clean"
+
+
+IN_TWO_TERMS = """import torch
+
+
+def target(p, y):
+    on = y * torch.log(p)
+    off = (1 - y) * torch.log(1 - p)
+    loss = -(on + off).mean()
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.proof
+def test_a_fix_of_one_cause_mends_all_its_births_and_is_made_anew(loaded: Callable[[str], ModuleType]) -> None:
+    p = torch.tensor([0.0, 1.0, 0.5], requires_grad=True)
+    y = torch.tensor([1.0, 0.0, 0.5])
+    report = whynan.explain(loaded(IN_TWO_TERMS).target, p, y, rerun=True)
+    (finding,) = report.findings
+    assert {member.site.line for member in finding.also if member.site is not None} >= {6}
+    assert check(report) >= 1
+    proved = [fix for fix in finding.fixes if fix.verdict.status == "verified"]
+    assert proved
+    for fix in proved:
+        edited = regenerate_text("m.py", IN_TWO_TERMS, finding, fix)
+        assert isinstance(edited, str)
+        again = torch.tensor([0.0, 1.0, 0.5], requires_grad=True)
+        assert whynan.explain(loaded(edited).target, again, y).verdict == "clean"

@@ -10,7 +10,7 @@ from whynan.errors import UsageError
 from whynan.fixes import python as source
 from whynan.fixes.candidates import Declined
 from whynan.fixes.diffs import DiffError, Hunk, apply_diff, read_diff
-from whynan.records import Finding, Fix, Report
+from whynan.records import Finding, Fix, Member, Report, Site
 from whynan.records.intents import FixIntent
 from whynan.records.report import Further
 from whynan.report.proposals import Offer, best, offers
@@ -106,7 +106,7 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
 
     Raises ``UsageError`` where the file cannot be had as it was in the run, or what is made is not what was proved.
     """
-    site = offer.finding.site
+    site = _edited_place(offer)
     if is_redacted(report):
         raise UsageError("this report was made with --redact, and names no file", "take that of the run without it")
     if site is None or site.file.startswith("<"):
@@ -121,6 +121,17 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
             return None
         raise UsageError(f"{file.path} is not what it was during the run", RUN_AGAIN)
     return Edit(offer, file, _edited(file, offer))
+
+
+def _edited_place(offer: Offer) -> Site | None:
+    """A place in the file that a fix edits: that of its finding, or of another birth of the same cause."""
+    places = [offer.finding.site, *(member.site for member in offer.finding.also)]
+    try:
+        names = read_diff(offer.fix.patch or "").names
+    except DiffError:
+        return places[0]
+    edited = (s for s in places if s is not None and any(n.lstrip("/") == s.file.lstrip("/") for n in names))
+    return next(edited, places[0])
 
 
 def _is_there(file: Editable, change: str | None, recorded: str) -> bool:
@@ -143,6 +154,13 @@ def _edited(file: Editable, offer: Offer) -> str:
 
 def regenerate_text(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
     """A file's text with a fix of a finding, by all that its rules propose there; or why none of that is the fix."""
+    first = _regenerate(path, text, finding, fix)
+    others = (_member_birth(finding, member) for member in finding.also)
+    made = (again for birth in others if isinstance(again := _regenerate(path, text, birth, fix), str))
+    return next(made, first) if isinstance(first, Declined) else first
+
+
+def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
     proved = _change(fix.patch or "")
     texts, declined = [text], list[str]()
     for birth in (finding, *(_remaining_birth(finding, left) for left in fix.further)):
@@ -153,6 +171,11 @@ def regenerate_text(path: str, text: str, finding: Finding, fix: Fix) -> str | D
         if each != text and _change(source.patch(path, text, each)) == proved:
             return each
     return Declined(fix.title, declined[0] if declined and not texts else "")
+
+
+def _member_birth(finding: Finding, member: Member) -> Finding:
+    """Another birth of the cause of a finding, as a finding."""
+    return finding.model_copy(update={"rule": member.rule, "site": member.site, "phase": member.phase, "op": member.op})
 
 
 def _remaining_birth(finding: Finding, further: Further) -> Finding:

@@ -27,7 +27,9 @@ def deliver(report: Report, options: Options, names: Pseudonyms | None = None) -
     `names`: the pseudonyms of the run's trace, which its report has too.
     """
     from whynan.report import json, terminal
+    from whynan.run.pipeline import fold_report
 
+    report = fold_report(report)
     if options.redact:
         from whynan.report.redaction import redacted
 

@@ -55,7 +55,14 @@ class EditOutcome:
 
 
 def outcome_of(
-    trial: Report, first: Report, finding: Finding, before: str, after: str, *, makes_up: bool = False
+    trial: Report,
+    first: Report,
+    finding: Finding,
+    before: str,
+    after: str,
+    *,
+    makes_up: bool = False,
+    family: frozenset[object] = frozenset(),
 ) -> EditOutcome:
     """What a run with an edited file shows of the finding that the edit is to mend.
 
@@ -63,7 +70,7 @@ def outcome_of(
     it stands in an edited line, and else one that the first had hidden. A birth that does harm without leaving is the
     edit's doing where what the edited line made leads to it; so is, of an edit that ``makes_up`` numbers as a guard
     does, an overflow of the huge ones that it gives. With whatever is left the run ends badly that is no less severe
-    than the finding.
+    than the finding, or one of its ``family``: the births of its cause.
     """
     left = [f for f in trial.findings if f.allowed is None]
     harm = [f for f in trial.damaging if f.allowed is None and f.damage is None]
@@ -85,6 +92,7 @@ def outcome_of(
         first_left = (new or left)[0]
         where = "behind it, the program gives" if new else "another finding remains:"
         ends_badly = finding.severity == "warning" or any(f.severity == "error" for f in left)
+        ends_badly |= any(birth_of(f) in family for f in (*left, *harm))
         return EditOutcome(remains=f"{where} {edit.relocate(first_left)}", next=first_left, ends_badly=ends_badly)
     if trial.verdict in ("nonfinite", "inconclusive"):
         return EditOutcome(rejected="run with it, the program still ends with a bad number")

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
+from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
 from whynan.faults import report_internal_error
 from whynan.records import Fix, FixVerdict, Note
@@ -14,7 +15,7 @@ from whynan.records.report import Further
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import capsule_finding
-from whynan.run.pipeline import STATUSES
+from whynan.run.pipeline import STATUSES, source_reader
 from whynan.run.proof.local_proof import alike, judge_candidate, saturating
 from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of
 from whynan.traces.format import FAILED
@@ -163,6 +164,7 @@ class _Proving:
         self._visited: dict[tuple[str, int], Visits | str] = {}
         self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
+        self._same_cause: dict[int, frozenset[object]] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
     def report(self) -> Report:
@@ -170,6 +172,8 @@ class _Proving:
         if self._keep is not None:
             self._keep_visits(self._keep)
         self._deadline = time.process_time() + SECONDS
+        groups = cause_groups((*self._report.findings, *self._report.damaging), source_reader(self._report))
+        self._same_cause = {id(f): frozenset(map(birth_of, group)) for group in groups for f in group}
         changed: dict[str, object] = {
             name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
             for name in ("findings", "damaging")
@@ -327,7 +331,10 @@ class _Proving:
         if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
             return replace(one, verdict=EditOutcome(rejected=ran.moved).apply_to(one.verdict))
         makes_up = candidate.kind != "reformulation"
-        outcome = outcome_of(ran.report, self._report, finding, source.text, candidate.edited, makes_up=makes_up)
+        family = self._same_cause.get(id(finding), frozenset())
+        outcome = outcome_of(
+            ran.report, self._report, finding, source.text, candidate.edited, makes_up=makes_up, family=family
+        )
         outcome = outcome.after(ran.bad, ran.further)
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
             for further in self._add_further_edits(finding, source, one, outcome.next):

@@ -10,7 +10,7 @@ from whynan.capture.ranks import is_one_of_several
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Note, Report, Run
 from whynan.rules.catalogue import readings
-from whynan.run.pipeline import build_report, merge_reports, versions
+from whynan.run.pipeline import build_report, fold_report, merge_reports, versions
 from whynan.run.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.run.watch.evaluations import EvaluationWatch
 from whynan.run.watch.metrics import Metrics, as_step
@@ -235,7 +235,7 @@ class Training:
         if self.redacts and self.options.redact:
             from whynan.report.redaction import redacted
 
-            report = redacted(report)
+            report = redacted(fold_report(report))
         self.report = report
         if report.verdict == "inconclusive":
             self.unexplained(fault)
@@ -377,7 +377,7 @@ class Watch:
         """What was found; raises ``UsageError`` while the block still runs and nothing was."""
         if self._training is None or (self._training.report is None and not self._ended):
             raise UsageError("the watch has not ended", "read .report after the with block")
-        report = self._training.current_report()
+        report = fold_report(self._training.current_report())
         status = report.run.exit_status.model_copy(update={"script": self._status})
         return report.model_copy(update={"run": report.run.model_copy(update={"exit_status": status})})
 
@@ -397,7 +397,7 @@ class Watch:
 
     def _show(self, report: Report) -> None:
         if not self._options.quiet:
-            report.show()
+            fold_report(report).show()
 
     def _stopped(self, report: Report) -> BaseException | None:
         self._show(report)

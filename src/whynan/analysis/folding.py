@@ -1,0 +1,239 @@
+"""One bug, one finding: the births of one cause, of which the first is told and the others stand in its ``also``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from whynan.analysis.chains import sink_links
+from whynan.records import Member
+from whynan.source.formulas import Formulas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from whynan.records import ChainLink, Finding, Fix, Reach, Site
+    from whynan.source.text import Place
+
+    Read = Callable[[str], Place | None]
+
+_STATUSES: Final = ("verified", "distorting", "unverified", "rejected")
+_WRITTEN: Final = ("program_writes", "model_writes", "entered", "drew")
+"""What the last event before a birth did where the program itself, or what came from outside, has set the operand."""
+_BORN: Final = ("overflow", "pole", "invalid")
+
+
+Told = tuple[tuple["Finding", ...], tuple["Finding", ...]]
+
+
+def fold_findings(escaped: Sequence[Finding], damaging: Sequence[Finding], read: Read) -> Told:
+    """The escaped and the damaging findings with one for each cause, in their order.
+
+    `read` gives a file of the program as it was in the run; None where it is not there.
+    """
+    groups = cause_groups((*escaped, *damaging), read)
+    heads = {id(finding) for finding in escaped}
+    first = tuple(_merged(group) for group in groups if id(group[0]) in heads)
+    return first, tuple(_merged(group) for group in groups if id(group[0]) not in heads)
+
+
+def cause_groups(findings: Sequence[Finding], read: Read) -> list[list[Finding]]:
+    """The findings, those of one cause together; the first of each in their order."""
+    causes = _Causes(read)
+    groups: list[list[Finding]] = []
+    for finding in findings:
+        same = [g for g in groups if any(causes.is_one(known, finding) for known in g)]
+        if not same:
+            groups.append([finding])
+            continue
+        same[0].append(finding)
+        for other in same[1:]:
+            same[0] += other
+            groups.remove(other)
+    order = {id(finding): number for number, finding in enumerate(findings)}
+    return [sorted(group, key=lambda f: order[id(f)]) for group in groups]
+
+
+class _Causes:
+    """Whether two births have one cause."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._formulas: dict[str, Formulas | None] = {}
+
+    def is_one(self, one: Finding, other: Finding) -> bool:
+        """Whether one change would be the right one for both."""
+        if one.rank != other.rank or "inference" in (one.phase, other.phase):
+            return False
+        if not (_is_born(one) and _is_born(other)):
+            return _is_of_literal(one, other) or _is_of_literal(other, one)
+        if _one_edit(one, other) or _passes_on(one, other) or _passes_on(other, one) or _one_operand(one, other):
+            return True
+        if one.site is None or other.site is None or one.site.file != other.site.file:
+            return False
+        if one.rule != other.rule and not _is_one_place(one.library_site, other.library_site):
+            # two faults in one call of a library
+            return False
+        return _is_one_expression(one, other) or self._is_one_formula(one, other, one.site, other.site)
+
+    def _is_one_formula(self, one: Finding, other: Finding, here: Site, there: Site) -> bool:
+        """Whether two births are terms of one statement or formula, under one rule or from one bad operand."""
+        same_rule = one.rule == other.rule and one.rule != "WN000"
+        if here.function != there.function or not (same_rule or _shares_cause(one, other)):
+            return False
+        formulas = self._formulas_of(here.file)
+        terms = None if formulas is None else (formulas.term(here), formulas.term(there))
+        if formulas is None or terms is None or None in terms:
+            return _is_one_line(here, there) or (same_rule and _meet(one, other))
+        first, second = terms
+        assert first is not None
+        assert second is not None
+        return first.statement is second.statement or (same_rule and formulas.meet(first, second))
+
+    def _formulas_of(self, file: str) -> Formulas | None:
+        if file not in self._formulas:
+            place = self._read(file)
+            self._formulas[file] = None if place is None else Formulas(place)
+        return self._formulas[file]
+
+
+def _is_born(finding: Finding) -> bool:
+    return finding.birth in _BORN
+
+
+def _is_of_literal(one: Finding, other: Finding) -> bool:
+    """Whether a constant of the program's and a birth do harm in one call, as a learning rate of Inf does in a step."""
+    together = one.birth == "literal" and _is_born(other) and one.phase == other.phase == "optimizer"
+    return together and one.site is not None and one.site == other.site
+
+
+def _one_edit(one: Finding, other: Finding) -> bool:
+    """Whether one edit of the source has been proved for both: what it takes to mend the one mends the other."""
+    return bool(_edits(one) & _edits(other))
+
+
+def _edits(finding: Finding) -> set[str]:
+    alone = (f for f in finding.fixes if f.verdict.status == "verified" and f.kind == "source" and not f.further)
+    return {fix.patch for fix in alone if fix.patch is not None}
+
+
+def _passes_on(one: Finding, other: Finding) -> bool:
+    """Whether a birth in the backward is computed from what another has borne, which a mask kept from the loss."""
+    back = one.phase in ("backward", "accumulation") and other.site is not None
+    return back and any(
+        link.role == "cause" and (link.op, link.site, link.phase) == (other.op, other.site, other.phase)
+        for link in one.chain
+    )
+
+
+def _one_operand(one: Finding, other: Finding) -> bool:
+    """Whether one computed number has spoilt the same operation in both, as a scale of 0 by which both divide."""
+    if one.op != other.op or one.phase != other.phase:
+        return False
+    made = [_operand_causes(finding)[-1:] for finding in (one, other)]
+    keys = [(link.op, link.site, link.phase) for links in made for link in links if not _is_written(link)]
+    return len(keys) == 2 and keys[0] == keys[1]
+
+
+def _is_written(link: ChainLink) -> bool:
+    return link.op is None or link.typed_summary.kind in _WRITTEN
+
+
+def _is_one_expression(one: Finding, other: Finding) -> bool:
+    """Whether two births are those of one expression, in the forward, in its backward or in both."""
+    here, there = one.site, other.site
+    # a sum of gradients stands at the first use of its leaf, and is no derivative of that
+    return (
+        here is not None
+        and here.column is not None
+        and here == there
+        and "accumulation" not in (one.phase, other.phase)
+    )
+
+
+def _is_one_place(here: Site | None, there: Site | None) -> bool:
+    """Whether two places in a library are one, as far as they are known."""
+    return here is None or there is None or _contains(here, there) or _contains(there, here)
+
+
+def _contains(outer: Site, inner: Site) -> bool:
+    if outer.file != inner.file:
+        return False
+    begin, end = (outer.line, outer.column or 0), (outer.end_line or outer.line, outer.end_column or 0)
+    return begin <= (inner.line, inner.column or 0) and (inner.end_line or inner.line, inner.end_column or 0) <= end
+
+
+def _is_one_line(here: Site, there: Site) -> bool:
+    """Whether two expressions stand in the same lines: all that can be said of a statement without its source."""
+    return here.line <= (there.end_line or there.line) and there.line <= (here.end_line or here.line)
+
+
+def _shares_cause(one: Finding, other: Finding) -> bool:
+    """Whether one event has made the operands of both what they are."""
+    mine = {(link.op, link.site) for link in _operand_causes(one)}
+    return any((link.op, link.site) in mine for link in _operand_causes(other))
+
+
+def _operand_causes(finding: Finding) -> list[ChainLink]:
+    return [link for link in finding.chain if link.role == "cause" and link.site is not None]
+
+
+def _meet(one: Finding, other: Finding) -> bool:
+    """Whether the paths of two births go through one expression of their function before they leave it."""
+    mine = {(link.op, link.site) for link in _own_steps(one)}
+    return any((link.op, link.site) in mine for link in _own_steps(other))
+
+
+def _own_steps(finding: Finding) -> list[ChainLink]:
+    """The steps of a path within the function of the birth; none behind a sum of all, which may join two losses."""
+    found: list[ChainLink] = []
+    site = finding.site
+    for link in finding.chain:
+        if link.role != "step":
+            continue
+        is_own = site is not None and link.site is not None and link.site.function == site.function
+        if link.phase != "forward" or not is_own:
+            break
+        found.append(link)
+        if link.op in ("aten.sum.default", "aten.mean.default"):
+            break
+    return found
+
+
+# -- The one finding of a group ------------------------------------------------------------------------------------
+
+
+def _merged(group: list[Finding]) -> Finding:
+    first, others = group[0], group[1:]
+    if not others:
+        return first
+    also = dict.fromkeys((*first.also, *(m for other in others for m in (_member(other), *other.also))))
+    reached: dict[object, Reach] = {}
+    for reach in (reach for finding in group if finding.fate == first.fate for reach in finding.reaches):
+        known = reached.setdefault((reach.kind, reach.name), reach)
+        if known.bad < reach.bad:
+            reached[reach.kind, reach.name] = reach
+    way = (link for link in first.chain if link.role != "sink" or link.site is not None)
+    return first.model_copy(
+        update={
+            "also": tuple(also),
+            "chain": (*way, *sink_links(reached.values())),
+            "reaches": tuple(reached.values()),
+            "fixes": _fixes(group),
+        }
+    )
+
+
+def _member(finding: Finding) -> Member:
+    return Member(site=finding.site, phase=finding.phase, op=finding.op, rule=finding.rule, count=finding.occurrences)
+
+
+def _fixes(group: list[Finding]) -> tuple[Fix, ...]:
+    """The fixes of all, the best first; each change once, with the worst that was proved of it."""
+    found: dict[object, Fix] = {}
+    for fix in (fix for finding in group for fix in finding.fixes):
+        key = (fix.kind, fix.title if fix.patch is None else fix.patch)
+        known = found.setdefault(key, fix)
+        if known is not fix:
+            proved = [f for f in (known, fix) if f.verdict.status != "unverified"]
+            found[key] = max(proved or [known], key=lambda f: _STATUSES.index(f.verdict.status))
+    return tuple(sorted(found.values(), key=lambda f: (f.patch is None, _STATUSES.index(f.verdict.status))))

@@ -1,0 +1,300 @@
+"""One bug, one finding: births of one cause are one, and two defects stay two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import whynan
+from whynan.analysis import folding
+from whynan.records import Report
+
+Program = Callable[[], object]
+
+
+# -- Programs with one defect ------------------------------------------------------------------------------------------
+
+
+def vae_by_hand() -> Tensor:
+    x = torch.tensor([0.0, 1.0, 1.0, 0.5])
+    mu = torch.zeros(4, requires_grad=True)
+    logits = torch.tensor([200.0, -200.0, 1.0, 2.0], requires_grad=True)
+    p = torch.sigmoid(logits + mu)
+    reconstruction = -(x * torch.log(p) + (1 - x) * torch.log(1 - p)).sum()
+    divergence = -0.5 * (1 + mu - mu.pow(2) - mu.exp()).sum()
+    loss = reconstruction + divergence
+    loss.backward()
+    return loss
+
+
+def cross_entropy_in_three_statements() -> Tensor:
+    y = torch.tensor([1.0, 0.0, 0.5])
+    p = torch.tensor([0.0, 1.0, 0.5], requires_grad=True)
+    on = y * torch.log(p)
+    off = (1 - y) * torch.log(1 - p)
+    loss = -(on + off).mean()
+    loss.backward()
+    return loss
+
+
+def cross_entropy_of_means() -> Tensor:
+    p = torch.tensor([0.0, 1.0, 0.5], requires_grad=True)
+    on = torch.log(p).mean()
+    off = torch.log(1 - p).mean()
+    loss = -(on + off)
+    loss.backward()
+    return loss
+
+
+def dice_in_half() -> Tensor:
+    guess = torch.full((8,), 30000.0).half().requires_grad_()
+    target = torch.full((8,), 20000.0).half()
+    dice = 1 - 2 * (guess * target).sum() / (guess.sum() + target.sum())
+    dice.backward()
+    return dice
+
+
+def dice_in_half_by_parts() -> Tensor:
+    guess = torch.full((8,), 30000.0).half().requires_grad_()
+    target = torch.full((8,), 20000.0).half()
+    first = guess.sum()
+    second = target.sum()
+    below = first + second
+    return first / below
+
+
+def likelihood_of_a_gaussian() -> Tensor:
+    x = torch.tensor([1.0, 2.0])
+    mu = torch.zeros(2, requires_grad=True)
+    var = torch.zeros(2, requires_grad=True)
+    loss = (0.5 * (torch.log(var) + (x - mu) ** 2 / var)).mean()
+    loss.backward()
+    return loss
+
+
+def masked_mean() -> Tensor:
+    x = torch.zeros(3, 2, requires_grad=True)
+    mask = torch.tensor([[1.0, 1.0], [0.0, 0.0], [1.0, 0.0]])
+    loss = ((x * mask).sum(1) / mask.sum(1)).mean()
+    loss.backward()
+    return loss
+
+
+def equal_elements_of_a_list() -> Tensor:
+    rates = [torch.zeros(2, requires_grad=True) for _ in range(3)]
+    logs = [rates[0].log(), rates[1].log(), rates[2].log()]
+    return torch.stack(logs).sum()
+
+
+def elements_appended_in_two_places() -> Tensor:
+    rates = torch.zeros(2, 3)
+    logs = []
+    logs.append(rates[0].log())
+    logs.append(rates[1].log())
+    return torch.stack(logs)
+
+
+def magnitude_whose_roots_meet() -> Tensor:
+    a = torch.zeros(3, requires_grad=True)
+    b = torch.zeros(3, requires_grad=True)
+    across = torch.sqrt(a)
+    along = torch.sqrt(b)
+    length = across + along
+    length.sum().backward()
+    return length
+
+
+def root_of_negatives_and_of_zero() -> Tensor:
+    x = torch.tensor([-1.0, 0.0, 4.0], requires_grad=True)
+    y = x.sqrt()
+    y.sum().backward()
+    return y
+
+
+def layers_behind_a_masked_row() -> Tensor:
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(4, 4) for _ in range(3)]
+    x = torch.randn(2, 3, 4)
+    kept = torch.tensor([[True, True, True], [False, False, False]])
+    for layer in layers:
+        q = layer(x)
+        scores = (q @ q.transpose(1, 2)).masked_fill(~kept[:, None], float("-inf"))
+        x = torch.relu(scores.softmax(-1) @ q + x)
+    loss = x.mean(-1)[kept].sum()
+    loss.backward()
+    return loss
+
+
+def _zero_point(low: Tensor, scale: Tensor) -> Tensor:
+    return torch.round(low / scale)
+
+
+def _levels(x: Tensor, scale: Tensor) -> Tensor:
+    return torch.round(x / scale) * 2
+
+
+def scale_of_zero_in_two_functions() -> Tensor:
+    x = torch.zeros(3, requires_grad=True)
+    scale = x.max() - x.min()
+    return _levels(x, scale) + _zero_point(x.min(), scale)
+
+
+ONE: tuple[Program, ...] = (
+    vae_by_hand,
+    cross_entropy_in_three_statements,
+    cross_entropy_of_means,
+    dice_in_half,
+    dice_in_half_by_parts,
+    likelihood_of_a_gaussian,
+    masked_mean,
+    equal_elements_of_a_list,
+    elements_appended_in_two_places,
+    magnitude_whose_roots_meet,
+    root_of_negatives_and_of_zero,
+    layers_behind_a_masked_row,
+    scale_of_zero_in_two_functions,
+)
+
+
+# -- Programs with two defects -----------------------------------------------------------------------------------------
+
+
+def logarithm_and_root_in_two_statements() -> Tensor:
+    a = torch.zeros(3, requires_grad=True)
+    b = torch.tensor([-1.0, 1.0, 2.0], requires_grad=True)
+    left = torch.log(a)
+    right = torch.sqrt(b)
+    return left + right
+
+
+def quotient_and_root_in_one_statement() -> Tensor:
+    a, b = torch.ones(3), torch.zeros(3)
+    c = torch.tensor([-1.0, 1.0, 2.0])
+    return (a / b).sum() * torch.sqrt(c).sum()
+
+
+def _entropy(p: Tensor) -> Tensor:
+    return -torch.log(p).mean()
+
+
+def _surprise(q: Tensor) -> Tensor:
+    return torch.log(q).sum()
+
+
+def one_rule_in_two_functions() -> Tensor:
+    p = torch.zeros(3, requires_grad=True)
+    q = torch.tensor([0.0, 1.0])
+    return _entropy(p) + _surprise(q)
+
+
+def independent_losses() -> Tensor:
+    one = torch.zeros(3, requires_grad=True)
+    two = torch.zeros(2, requires_grad=True)
+    first = torch.log(one).mean()
+    second = torch.log(two).mean()
+    loss = first + 0.5 * second
+    loss.backward()
+    return loss
+
+
+def losses_added_up_in_place() -> Tensor:
+    one = torch.zeros(3, requires_grad=True)
+    two = torch.zeros(2, requires_grad=True)
+    loss = torch.zeros(())
+    loss = loss + torch.log(one).mean()
+    loss = loss + torch.log(two).mean()
+    loss.backward()
+    return loss
+
+
+def two_outputs() -> tuple[Tensor, Tensor]:
+    left = torch.log(torch.zeros(3))
+    right = torch.log(torch.tensor([0.0, 1.0]))
+    return left, right
+
+
+def forward_quotient_and_backward_root() -> Tensor:
+    a = torch.zeros(2, requires_grad=True)
+    b = torch.zeros(2, requires_grad=True)
+    quotient = (a + 1) / b.detach()
+    root = torch.sqrt(a)
+    (quotient.sum() + root.sum()).backward()
+    return quotient
+
+
+def losses_with_a_backward_each() -> None:
+    one = torch.zeros(3, requires_grad=True)
+    two = torch.zeros(2, requires_grad=True)
+    torch.log(one).sum().backward()
+    torch.log(two).sum().backward()
+
+
+def one_computed_from_the_other() -> Tensor:
+    x = torch.tensor([1000.0, 5.0])
+    first = torch.exp(x)
+    return torch.exp(first[1:] * 10) + first[:1]
+
+
+class _Net(torch.nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+def terms_that_a_network_parts() -> Tensor:
+    net = _Net()
+    first = torch.log(torch.zeros(3))
+    hidden = net(first)
+    second = torch.log(torch.tensor([0.0, 1.0, 1.0]))
+    return hidden + second
+
+
+def sum_and_accumulation_in_half() -> None:
+    leaf = torch.ones(2, dtype=torch.float16, requires_grad=True)
+    for _ in range(2):
+        (leaf * 40000).sum().backward()
+
+
+TWO: tuple[Program, ...] = (
+    logarithm_and_root_in_two_statements,
+    quotient_and_root_in_one_statement,
+    one_rule_in_two_functions,
+    independent_losses,
+    losses_added_up_in_place,
+    two_outputs,
+    forward_quotient_and_backward_root,
+    losses_with_a_backward_each,
+    one_computed_from_the_other,
+    terms_that_a_network_parts,
+    sum_and_accumulation_in_half,
+)
+
+
+def _told(report: Report) -> list[tuple[str, int | None]]:
+    return [(f.rule, f.site and f.site.line) for f in (*report.findings, *report.damaging)]
+
+
+@pytest.mark.parametrize("program", ONE)
+def test_one_defect_is_one_finding(program: Program) -> None:
+    report = whynan.explain(program)
+    assert len(_told(report)) == 1, _told(report)
+    assert report.findings[0].severity == "error"
+
+
+@pytest.mark.parametrize("program", TWO)
+def test_two_defects_are_two_findings(program: Program) -> None:
+    report = whynan.explain(program)
+    assert len(_told(report)) == 2, _told(report)
+
+
+def test_a_folding_of_everything_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding._Causes, "is_one", lambda *_: True)  # pyright: ignore[reportPrivateUsage]
+    assert all(len(_told(whynan.explain(program))) == 1 for program in TWO)
+
+
+def test_no_folding_at_all_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(folding._Causes, "is_one", lambda *_: False)  # pyright: ignore[reportPrivateUsage]
+    more = [program for program in ONE if len(_told(whynan.explain(program))) > 1]
+    assert len(more) > len(ONE) // 2
