@@ -285,7 +285,7 @@ def test_an_error_of_whynans_fails_no_test(tmp_path: Path) -> None:
     # what was found stands, though it cannot be told
     assert "FAILED test_it.py::test_bad[render] - NonFinite: NaN in the output" in done.stdout
     assert "INTERNALERROR" not in done.stdout
-    for place in ("test_bad[look]", "test_bad[end]", "test_bad[begin]", "test_bad[render]"):
+    for place in ("test_bad[explain_event]", "test_bad[end]", "test_bad[begin]", "test_bad[render]"):
         assert re.search(rf"{re.escape(place)}\n.* RuntimeWarning: .* an error of its own \(OSError\)", done.stdout)
 
 

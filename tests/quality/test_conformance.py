@@ -85,7 +85,7 @@ class _Between:
                 changed[i] = value.copy()
                 changed[i].reshape(-1)[0] = np.nan
                 self._done = True
-        self._observer.executed(node, inputs, changed)
+        self._observer.on_node(node, inputs, changed)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._observer, name)

@@ -35,7 +35,7 @@ found["unicode"] = ["é", here()][1]
 found["lines"] = [positions.line_of_command(n) for n in (0, 1, 2, 10_000)]
 sys.stdout.write(json.dumps(found))
 """
-KEPT = "positions.keep(sys.orig_argv[-1])"
+KEPT = "positions.set_command_source(sys.orig_argv[-1])"
 
 
 def found(text: str) -> dict[str, Any]:
@@ -63,19 +63,19 @@ def test_other_code_without_a_file_has_none() -> None:
 
 
 def test_what_nobody_keeps_is_not_known() -> None:
-    told = found(PROGRAM.format(keep="positions.keep(None)"))
+    told = found(PROGRAM.format(keep="positions.set_command_source(None)"))
     assert told["module"][1:] == [None, None]
     assert told["lines"] == [None] * 4
 
 
 def test_another_text_is_not_taken_for_the_code() -> None:
-    told = found(PROGRAM.format(keep='positions.keep(sys.orig_argv[-1].replace("é", "ü"))'))
+    told = found(PROGRAM.format(keep='positions.set_command_source(sys.orig_argv[-1].replace("é", "ü"))'))
     assert told["unicode"][2] is None
 
 
 @pytest.mark.parametrize("text", ["def broken(", "x = 1\\0", "x = '\\ud800'"])
 def test_what_python_could_not_run_is_passed_over(text: str) -> None:
-    told = found(PROGRAM.format(keep=f'positions.keep("{text}")'))
+    told = found(PROGRAM.format(keep=f'positions.set_command_source("{text}")'))
     assert told["module"][1:] == [None, None]
 
 
