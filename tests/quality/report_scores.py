@@ -1,14 +1,13 @@
 """Public bug reports, restated as programs: what `whynan run` says of each, held against what the thread says.
 
-A folder in `reports` has `bug.py`, `healthy.py` (the same program with the accepted change) and `report.toml` (the
-thread, the line, the rules that would be right, the number of defects). They were written without a look at what whynan
-says of them.
+A folder in `reports` has `bug.py` and `report.toml`: the thread, the line, the rules that would be right, the number of
+defects, and as a patch what its project made of it. The program so changed is the healthy twin; where there is a
+`healthy.py`, that is. They were written without a look at what whynan says of them.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -17,8 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from whynan.fixes.diffs import apply_diff, read_diff
+
 FOLDER = Path(__file__).parent / "reports"
 QUESTIONS = ("verdict", "line", "rule", "change", "one finding", "healthy")
+FINE = ("clean", "damaged")
 LIMIT = 300
 """Seconds for one program under whynan."""
 
@@ -32,6 +34,18 @@ class BugReport:
     lines: frozenset[int]
     rules: frozenset[str]
     defects: int
+    patch: str
+
+    @property
+    def bug(self) -> str:
+        """The program at fault."""
+        return (FOLDER / self.slug / "bug.py").read_text("utf-8")
+
+    @property
+    def healthy(self) -> str:
+        """Its healthy twin."""
+        own = FOLDER / self.slug / "healthy.py"
+        return own.read_text("utf-8") if own.exists() else apply_diff(read_diff(self.patch), self.bug)
 
     @property
     def is_held_out(self) -> bool:
@@ -45,29 +59,27 @@ def bug_reports() -> list[BugReport]:
     for path in sorted(FOLDER.glob("*/report.toml")):
         facts = tomllib.loads(path.read_text("utf-8"))
         lines = frozenset({facts["line"], *facts.get("also_lines", ())})
-        found.append(
-            BugReport(path.parent.name, facts["source"], lines, frozenset(facts["rules"]), facts.get("defects", 1))
-        )
+        rules, defects = frozenset(facts["rules"]), facts.get("defects", 1)
+        found.append(BugReport(path.parent.name, facts["source"], lines, rules, defects, facts["patch"]))
     return found
 
 
-def report_of(program: Path, folder: Path) -> dict[str, Any]:
-    """The JSON report of a copy of a program, run in an empty folder."""
+def report_of(program: str, folder: Path) -> dict[str, Any]:
+    """The JSON report of a program, which is written into a new folder as `bug.py` and run there."""
     folder.mkdir(parents=True)
-    shutil.copy(program, folder / program.name)
-    command = [sys.executable, "-m", "whynan", "run", "--json", "report.json", program.name]
+    (folder / "bug.py").write_text(program, "utf-8")
+    command = [sys.executable, "-m", "whynan", "run", "--json", "report.json", "bug.py"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT)
     written = folder / "report.json"
     if not written.exists():
-        raise AssertionError(f"{program}: exit {done.returncode}, no report: {done.stderr[-500:]}")
+        raise AssertionError(f"exit {done.returncode}, no report: {done.stderr[-500:]}")
     return json.loads(written.read_text("utf-8"))
 
 
 def scored(report: BugReport, folder: Path) -> dict[str, bool]:
     """For each of QUESTIONS whether the answer is right."""
-    bug = report_of(FOLDER / report.slug / "bug.py", folder / "bug")
-    healthy = report_of(FOLDER / report.slug / "healthy.py", folder / "healthy")
-    return {**answers(report, bug), "healthy": healthy["verdict"] in ("clean", "damaged")}
+    healthy = report_of(report.healthy, folder / "healthy")
+    return {**answers(report, report_of(report.bug, folder / "bug")), "healthy": healthy["verdict"] in FINE}
 
 
 def answers(report: BugReport, document: dict[str, Any]) -> dict[str, bool]:

@@ -44,7 +44,7 @@ def test_public_bug_reports_are_answered(held_out: bool, tally: Tally, tmp_path:
 
 @pytest.mark.parametrize("report", SAMPLE, ids=lambda report: report.slug)
 def test_a_sample_has_its_verdict_and_line(report: Any, tmp_path: Path) -> None:
-    bug = report_of(FOLDER / report.slug / "bug.py", tmp_path / "bug")
+    bug = report_of(report.bug, tmp_path / "bug")
     assert answers(report, bug)["verdict"]
     assert answers(report, bug)["line"]
     elsewhere = replace(report, lines=frozenset({1}), rules=frozenset({"WN999"}), defects=9)
@@ -54,15 +54,15 @@ def test_a_sample_has_its_verdict_and_line(report: Any, tmp_path: Path) -> None:
 def test_a_healthy_program_has_no_right_answer(tmp_path: Path) -> None:
     """What is told of a program without a defect would be wrong of one that has it."""
     report = SAMPLE[0]
-    healthy = report_of(FOLDER / report.slug / "healthy.py", tmp_path / "healthy")
+    healthy = report_of(report.healthy, tmp_path / "healthy")
     assert not any(answers(report, healthy).values())
 
 
 def test_the_reports_are_complete() -> None:
     folders = sorted(path.parent for path in FOLDER.glob("*/bug.py"))
     assert [path.name for path in folders] == [report.slug for report in REPORTS]
-    for report, folder in zip(REPORTS, folders, strict=True):
-        lines = (folder / "bug.py").read_text("utf-8").splitlines()
+    for report in REPORTS:
+        lines = report.bug.splitlines()
         assert report.source.startswith("https://"), report.slug
         assert all(lines[line - 1].strip() for line in report.lines), report.slug
-        assert (folder / "healthy.py").exists(), report.slug
+        assert report.healthy != report.bug, report.slug
