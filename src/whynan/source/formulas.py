@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from whynan.records import Site
     from whynan.source.text import Place
 
-_REDUCTIONS: Final = frozenset("mean sum nanmean nansum norm prod".split())
 _LOSSES: Final = ("loss", "entropy", "div")
 _FILLING: Final = frozenset("append add insert extend".split())
 _LINEAR: Final = (ast.Add, ast.Sub)
@@ -249,5 +249,5 @@ def _is_reduction(node: ast.AST) -> bool:
             own = 1
         case _:
             return False
-    whole = name in _REDUCTIONS and len(node.args) + len(node.keywords) == own
+    whole = name in TORCH.having("reduction") and len(node.args) + len(node.keywords) == own
     return whole or any(part in name for part in _LOSSES if part != "div") or name == "kl_div"
