@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, Final
 
 from whynan.analysis.chains import sink_links
 from whynan.records import Member
-from whynan.source.formulas import Formulas
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     Read = Callable[[str], Place | None]
 
 _STATUSES: Final = ("verified", "distorting", "unverified", "rejected")
-_WRITTEN: Final = ("program_writes", "model_writes", "entered", "drew")
-"""What the last event before a birth did where the program itself, or what came from outside, has set the operand."""
 _BORN: Final = ("overflow", "pole", "invalid")
 
 
@@ -54,11 +52,12 @@ def cause_groups(findings: Sequence[Finding], read: Read) -> list[list[Finding]]
 
 
 class _Causes:
-    """Whether two births have one cause."""
+    """Whether two births have one cause; where that is not certain, they have two."""
 
     def __init__(self, read: Read) -> None:
         self._read = read
-        self._formulas: dict[str, Formulas | None] = {}
+        self._places: dict[str, Place | None] = {}
+        self._nodes: dict[Site, list[ast.AST]] = {}
 
     def is_one(self, one: Finding, other: Finding) -> bool:
         """Whether one change would be the right one for both."""
@@ -66,7 +65,7 @@ class _Causes:
             return False
         if not (_is_born(one) and _is_born(other)):
             return _is_of_literal(one, other) or _is_of_literal(other, one)
-        if _one_edit(one, other) or _passes_on(one, other) or _passes_on(other, one) or _one_operand(one, other):
+        if _one_edit(one, other):
             return True
         if one.site is None or other.site is None or one.site.file != other.site.file:
             return False
@@ -76,24 +75,31 @@ class _Causes:
         return _is_one_expression(one, other) or self._is_one_formula(one, other, one.site, other.site)
 
     def _is_one_formula(self, one: Finding, other: Finding, here: Site, there: Site) -> bool:
-        """Whether two births are terms of one statement or formula, under one rule or from one bad operand."""
+        """Whether two births are terms of one expression, under one rule or from one bad operand."""
         same_rule = one.rule == other.rule and one.rule != "WN000"
         if here.function != there.function or not (same_rule or _shares_cause(one, other)):
             return False
-        formulas = self._formulas_of(here.file)
-        terms = None if formulas is None else (formulas.term(here), formulas.term(there))
-        if formulas is None or terms is None or None in terms:
-            return _is_one_line(here, there) or (same_rule and _meet(one, other))
-        first, second = terms
-        assert first is not None
-        assert second is not None
-        return first.statement is second.statement or (same_rule and formulas.meet(first, second))
+        mine, yours = self._expressions_around(here), self._expressions_around(there)
+        joint = next((node for node in mine if any(node is other for other in yours)), None)
+        return joint is not None and not isinstance(joint, (ast.Tuple, ast.Dict))
 
-    def _formulas_of(self, file: str) -> Formulas | None:
-        if file not in self._formulas:
-            place = self._read(file)
-            self._formulas[file] = None if place is None else Formulas(place)
-        return self._formulas[file]
+    def _expressions_around(self, site: Site) -> list[ast.AST]:
+        """The expression at a site and those that it is part of, within its function; none where it is not known."""
+        if site not in self._nodes:
+            found = self._nodes[site] = []
+            place = self._place_of(site.file)
+            node = None if place is None else place.node_of(site)
+            if place is not None and node is not None:
+                for part in (node, *place.above(node)):
+                    if isinstance(part, (ast.Lambda, ast.stmt)):
+                        break
+                    found.append(part)
+        return self._nodes[site]
+
+    def _place_of(self, file: str) -> Place | None:
+        if file not in self._places:
+            self._places[file] = self._read(file)
+        return self._places[file]
 
 
 def _is_born(finding: Finding) -> bool:
@@ -116,38 +122,14 @@ def _edits(finding: Finding) -> set[str]:
     return {fix.patch for fix in alone if fix.patch is not None}
 
 
-def _passes_on(one: Finding, other: Finding) -> bool:
-    """Whether a birth in the backward is computed from what another has borne, which a mask kept from the loss."""
-    back = one.phase in ("backward", "accumulation") and other.site is not None
-    return back and any(
-        link.role == "cause" and (link.op, link.site, link.phase) == (other.op, other.site, other.phase)
-        for link in one.chain
-    )
-
-
-def _one_operand(one: Finding, other: Finding) -> bool:
-    """Whether one computed number has spoilt the same operation in both, as a scale of 0 by which both divide."""
-    if one.op != other.op or one.phase != other.phase:
-        return False
-    made = [_operand_causes(finding)[-1:] for finding in (one, other)]
-    keys = [(link.op, link.site, link.phase) for links in made for link in links if not _is_written(link)]
-    return len(keys) == 2 and keys[0] == keys[1]
-
-
-def _is_written(link: ChainLink) -> bool:
-    return link.op is None or link.typed_summary.kind in _WRITTEN
-
-
 def _is_one_expression(one: Finding, other: Finding) -> bool:
     """Whether two births are those of one expression, in the forward, in its backward or in both."""
     here, there = one.site, other.site
-    # a sum of gradients stands at the first use of its leaf, and is no derivative of that
-    return (
-        here is not None
-        and here.column is not None
-        and here == there
-        and "accumulation" not in (one.phase, other.phase)
-    )
+    if here is None or here.column is None or here != there or "accumulation" in (one.phase, other.phase):
+        # a sum of gradients stands at the first use of its leaf, and is no derivative of that
+        return False
+    # a function that is called at two places can fail for two reasons
+    return one.phase != other.phase or one.rule == other.rule
 
 
 def _is_one_place(here: Site | None, there: Site | None) -> bool:
@@ -162,11 +144,6 @@ def _contains(outer: Site, inner: Site) -> bool:
     return begin <= (inner.line, inner.column or 0) and (inner.end_line or inner.line, inner.end_column or 0) <= end
 
 
-def _is_one_line(here: Site, there: Site) -> bool:
-    """Whether two expressions stand in the same lines: all that can be said of a statement without its source."""
-    return here.line <= (there.end_line or there.line) and there.line <= (here.end_line or here.line)
-
-
 def _shares_cause(one: Finding, other: Finding) -> bool:
     """Whether one event has made the operands of both what they are."""
     mine = {(link.op, link.site) for link in _operand_causes(one)}
@@ -175,28 +152,6 @@ def _shares_cause(one: Finding, other: Finding) -> bool:
 
 def _operand_causes(finding: Finding) -> list[ChainLink]:
     return [link for link in finding.chain if link.role == "cause" and link.site is not None]
-
-
-def _meet(one: Finding, other: Finding) -> bool:
-    """Whether the paths of two births go through one expression of their function before they leave it."""
-    mine = {(link.op, link.site) for link in _own_steps(one)}
-    return any((link.op, link.site) in mine for link in _own_steps(other))
-
-
-def _own_steps(finding: Finding) -> list[ChainLink]:
-    """The steps of a path within the function of the birth; none behind a sum of all, which may join two losses."""
-    found: list[ChainLink] = []
-    site = finding.site
-    for link in finding.chain:
-        if link.role != "step":
-            continue
-        is_own = site is not None and link.site is not None and link.site.function == site.function
-        if link.phase != "forward" or not is_own:
-            break
-        found.append(link)
-        if link.op in ("aten.sum.default", "aten.mean.default"):
-            break
-    return found
 
 
 # -- The one finding of a group ------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A storage that was there before is copied as bytes before it is first written; one that an operator has made since is
 not. What is written without an operator is not seen: through NumPy, by a storage's own methods, and inside a compiled
-region, whose tensors are to be handed to `Undo.keep`.
+region, whose tensors are to be handed to `UndoLog.keep`.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ def parse_report(text: str | bytes) -> Report:
 
 
 def read_as(kind: type[_Kind], schema: str, text: str | bytes) -> _Kind:
-    """The record of a document of some schema; raises ``UsageError`` as `read` does."""
+    """The record of a document of some schema; raises ``UsageError`` as `parse_report` does."""
     try:
         document = parse_json(text, infinite=True)
     except ValueError as error:

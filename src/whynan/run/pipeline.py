@@ -116,6 +116,7 @@ def _one_finding(first: Finding, second: Finding) -> Finding:
         update={
             "occurrences": sum(counts) if again else max(counts),
             "modules": tuple(dict.fromkeys((*first.modules, *second.modules))),
+            "also": tuple(dict.fromkeys((*worse.also, *first.also, *second.also))),
             "reaches": tuple(reached.values()),
             "chain": (*way, *also, *sink_links(reached.values())),
             "fixes": min(worse.fixes, first.fixes, second.fixes, key=_proof),

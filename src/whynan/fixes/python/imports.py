@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from typing import TYPE_CHECKING, Final, cast
 
 from whynan.source.syntax import imported_by
@@ -69,7 +70,8 @@ def with_imports(text: str, modules: Iterable[str]) -> str:
     """A file's text with modules imported at its top, after its docstring and what it imports from the future."""
     place = Place(text)
     body = place.tree.body if place.tree is not None else []
-    imported = {alias.name for node in body if isinstance(node, ast.Import) for alias in node.names if not alias.asname}
+    head = itertools.takewhile(_is_of_head, body)
+    imported = {alias.name for node in head if isinstance(node, ast.Import) for alias in node.names if not alias.asname}
     newline = "\r\n" if "\r\n" in text else "\n"
     added = "".join(f"import {module}{newline}" for module in sorted({*modules} - imported))
     at = place.line_start(_first_import_line(body))
@@ -78,12 +80,19 @@ def with_imports(text: str, modules: Iterable[str]) -> str:
     return text[:at] + added + text[at:]
 
 
+def _is_of_head(node: ast.stmt) -> bool:
+    is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return is_text or isinstance(node, (ast.Import, ast.ImportFrom))
+
+
 def _first_import_line(body: list[ast.stmt]) -> int:
     """The line ahead of which an import may stand first: after the docstring and the imports from the future."""
     line = 1
     for number, node in enumerate(body):
         is_docstring = number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_docstring or (isinstance(node, ast.ImportFrom) and node.module == "__future__"):
+        is_future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+        if is_docstring or is_future or node.lineno < line:
+            # what begins in the last line of these is gone by too
             line = (node.end_lineno or node.lineno) + 1
         elif line == 1:
             decorators: list[ast.expr] = getattr(node, "decorator_list", [])

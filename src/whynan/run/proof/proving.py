@@ -171,9 +171,9 @@ class _Proving:
         """The report with the fixes of its findings."""
         if self._keep is not None:
             self._keep_visits(self._keep)
-        self._deadline = time.process_time() + SECONDS
         groups = cause_groups((*self._report.findings, *self._report.damaging), source_reader(self._report))
         self._same_cause = {id(f): frozenset(map(birth_of, group)) for group in groups for f in group}
+        self._deadline = time.process_time() + SECONDS
         changed: dict[str, object] = {
             name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
             for name in ("findings", "damaging")
