@@ -16,8 +16,8 @@ from tests.quality.conftest import Tally
 from tests.quality.report_scores import FOLDER, QUESTIONS, answers, bug_reports, report_of, scored
 
 REPORTS = bug_reports()
-LEAST = {"verdict": 0.9, "line": 0.8, "rule": 0.8, "change": 0.3, "one finding": 0.5, "healthy": 0.95}
-"""Of each part; a floor below what was measured, so that a loss is noticed."""
+LEAST = {"verdict": 0.75, "line": 0.9, "rule": 0.75, "change": 0.2, "one finding": 0.6, "healthy": 0.95}
+"""Of each part: a floor below what was first measured, so that a loss is noticed."""
 SAMPLE = REPORTS[:1]
 
 
