@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from whynan.analysis.chains import sink_links
-from whynan.records import Member
+from whynan.records import STATUSES, Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
     Read = Callable[[str], Place | None]
 
-_STATUSES: Final = ("verified", "distorting", "unverified", "rejected")
 _BORN: Final = ("overflow", "pole", "invalid")
-
-
 Told = tuple[tuple["Finding", ...], tuple["Finding", ...]]
 
 
@@ -190,5 +187,5 @@ def _fixes(group: list[Finding]) -> tuple[Fix, ...]:
         known = found.setdefault(key, fix)
         if known is not fix:
             proved = [f for f in (known, fix) if f.verdict.status != "unverified"]
-            found[key] = max(proved or [known], key=lambda f: _STATUSES.index(f.verdict.status))
-    return tuple(sorted(found.values(), key=lambda f: (f.patch is None, _STATUSES.index(f.verdict.status))))
+            found[key] = max(proved or [known], key=lambda f: STATUSES.index(f.verdict.status))
+    return tuple(sorted(found.values(), key=lambda f: (f.patch is None, STATUSES.index(f.verdict.status))))

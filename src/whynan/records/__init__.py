@@ -7,6 +7,7 @@ from whynan.records.neighbourhood import Selection as Selection
 from whynan.records.notes import KINDS as KINDS
 from whynan.records.notes import Note as Note
 from whynan.records.notes import shown as shown
+from whynan.records.report import STATUSES as STATUSES
 from whynan.records.report import BirthKind as BirthKind
 from whynan.records.report import ChainLink as ChainLink
 from whynan.records.report import Coverage as Coverage

@@ -195,6 +195,10 @@ class Reach(Record):
     value: Number | None = None
 
 
+STATUSES: Final = ("verified", "distorting", "unverified", "rejected")
+"""What a proof of a fix has found, the best first."""
+
+
 class FixVerdict(Record):
     """What proof of a fix found (promise 5 of the design).
 

@@ -12,7 +12,7 @@ from whynan.analysis import fold_findings, judge_births
 from whynan.analysis.chains import sink_links
 from whynan.capture.ranks import rank
 from whynan.faults import report_internal_error
-from whynan.records import ExitStatus, Note, Replay, Report, Run, Source
+from whynan.records import STATUSES, ExitStatus, Note, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
 from whynan.run.suppressions import all_comments, comment_at, excuse_finding
 from whynan.source.positions import sha256_of
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 VERDICTS: Final[tuple[Verdict, ...]] = ("nonfinite", "divergent", "hazard", "inconclusive", "damaged", "clean")
 """The first that one of the pieces has is that of them all."""
-STATUSES: Final = ("verified", "distorting", "unverified", "rejected")
-"""What a proof of a fix has found, the best first."""
 _SEVERITIES: Final = ("error", "warning", "info")
 
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
 from whynan.faults import report_internal_error
-from whynan.records import Finding, Fix, FixVerdict, Note
+from whynan.records import STATUSES, Finding, Fix, FixVerdict, Note
 from whynan.report.proposals import offers
 from whynan.rules.catalogue import rules
-from whynan.run.pipeline import STATUSES, with_note
+from whynan.run.pipeline import with_note
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
 from whynan.faults import report_internal_error
-from whynan.records import Fix, FixVerdict, Note
+from whynan.records import STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Further
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import capsule_finding
-from whynan.run.pipeline import STATUSES, source_reader
+from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import alike, judge_candidate, saturating
 from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of
 from whynan.traces.format import FAILED
