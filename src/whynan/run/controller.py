@@ -7,7 +7,7 @@ import signal
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.ranks import TOGETHER, has_started_others, is_one_of_several, launched, rank
 from whynan.faults import report_internal_error, tell_once
@@ -117,6 +117,7 @@ class Controller:
             self._training.replays.keeper = self._keeper
             self._training.look_beside()
             self._training.guard.decided = self._decides
+            self._training.guard.keeps_steps = self.options.prove
             if self._proof is not None:
                 self._proof.hear(self._training)
             elif not self.options.rerun:
@@ -247,7 +248,7 @@ class Controller:
             self._stopped = self.options.on_nonfinite == "stop"
             optimizer = stepping_optimizer(sys._getframe())  # pyright: ignore[reportPrivateUsage]
             if self._training is not None and optimizer is not None:
-                self._prove(self._training, self._training.replays.step(optimizer))
+                self._prove_step(self._training, optimizer)
         return self._ending(errors[0])
 
     def _decides(self, fault: Fault) -> BaseException | None:
@@ -277,6 +278,16 @@ class Controller:
         from whynan.errors import NonFiniteError
 
         return None if error is None else NonFiniteError(error)
+
+    def _prove_step(self, training: Training, optimizer: Any) -> None:
+        """An optimizer is about to make a bad step, or has just made one that bore bad numbers itself."""
+        checkpoint = training.guard.here.checkpoint
+        made = None if checkpoint is None or checkpoint.optimizer is not optimizer else checkpoint.fault()
+        if made is None or checkpoint is None:
+            self._prove(training, training.replays.step(optimizer))
+            return
+        with checkpoint.rewound():
+            self._prove(training, made)
 
     def _prove(self, training: Training, fault: Fault) -> None:
         """The program is about to make a bad step, or not to make it: what led to it can still be run again."""

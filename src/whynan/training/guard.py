@@ -30,6 +30,7 @@ from whynan.training.cuda_graphs import GraphReplays, is_capturing
 from whynan.training.listeners import History, ThreadState, TrainingListener
 from whynan.training.patches import TrainingPatches
 from whynan.training.read_back import Parts, PendingReads, ReadBack, StepStatistics, read_statistics
+from whynan.training.step_checkpoint import StepCheckpoint
 from whynan.training.updates import WatchDetectors
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Guard:
         self.judging = not after
         """Off while the program is traced."""
         self.failed = False
+        self.keeps_steps = False
+        """Whether a step that is traced can be rewound, for a proof."""
         self.passed_over = 0
         """How many steps a loss scaler has skipped."""
         self.watched = 0
@@ -206,6 +209,9 @@ class Guard:
             self._steps.set(optimizer, self.attempts(optimizer))
             return None
         self._tries(optimizer)
+        traced = self.keeps_steps and not self.judging and not self.here.depth
+        losses = self.here.losses
+        self.here.checkpoint = StepCheckpoint.take(optimizer, self.attempts(optimizer), losses) if traced else None
         if closure is not None:
             return self._with_closure(optimizer, closure, args, kwargs)
         return self._judge(optimizer) if self.judging else None

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.interposition.data_loading import BatchOrigin
     from whynan.capture.torch.sinks.gradients import Probes, StepEvidence
+    from whynan.training.step_checkpoint import StepCheckpoint
 
 
 # -- Where a thread of a training stands, and who is told of it --------------------------------------------------------
@@ -61,6 +62,8 @@ class ThreadState(threading.local):
         """What scalers have skipped."""
         self.probes: Probes | None = None
         self.together = OptimizerGroup()
+        self.checkpoint: StepCheckpoint | None = None
+        """Of the step that is made, or was made last, while it is traced."""
 
     def is_fresh(self, iterator: Any) -> bool:
         """Whether a replay has begun with an iterator of a loader; the program's own would lack what it takes."""

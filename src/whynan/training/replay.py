@@ -125,10 +125,13 @@ def replay(
     refused: list[OutsideAccess] = []
     undo = UndoLog()
 
-    def arrive(optimizer: Any = fault.optimizer) -> None:
+    def note_evidence(optimizer: Any) -> None:
         if not reached and not refused:
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                 reached.append(gather_evidence(optimizer, guard.here.losses))
+
+    def arrive(optimizer: Any = fault.optimizer) -> None:
+        note_evidence(optimizer)
         raise ReplayArrival
 
     def read(judged: StepEvidence) -> None:
@@ -155,6 +158,8 @@ def replay(
                 onward.end_step(optimizer)
             if onward.over:
                 raise ReplayArrival
+        elif fault.made and optimizer is fault.optimizer:
+            raise ReplayArrival
 
     def before(optimizer: Any, _args: Any, _kwargs: Any) -> None:
         if onward is not None and onward.takes(optimizer) and not guard.here.depth and not contents.exceeded:
@@ -163,6 +168,9 @@ def replay(
         if fault.optimizer is None and fault.decision is None:
             # what was read, or held, is not met any more
             raise ReplayArrival
+        if fault.made and optimizer is fault.optimizer and not reached and not refused:
+            note_evidence(optimizer)
+            return
         if fault.optimizer is not None and optimizer is not fault.optimizer and fault.ahead and not reached:
             # it would step after this one, on the same gradients
             fault.optimizer.step()

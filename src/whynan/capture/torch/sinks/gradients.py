@@ -96,6 +96,8 @@ class Fault:
     """Whether that number is known to be a loss, without a replay."""
     beside: bool = False
     """Whether another optimizer has stepped on the gradients of the same backward, and moved its weights."""
+    made: bool = False
+    """Whether it has been made since, and bore bad numbers itself."""
 
     def parameters(self) -> list[Tensor]:
         """What the step would have moved."""

@@ -1,0 +1,91 @@
+"""Checkpoint of an optimizer's step while it is traced, so that a step which bears bad numbers itself can be replayed.
+
+A step that is only watched has none: copies of all weights would cost more than the watch.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from whynan.capture.torch.sinks.gradients import Fault, gather_evidence, gradients_of, parameters_of
+from whynan.replay.mutable_state import ObjectSnapshot
+from whynan.replay.undo_log import TooMuch, UndoLog
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from torch import Tensor
+
+    from whynan.capture.torch.sinks.gradients import Losses
+
+
+class StepCheckpoint:
+    """The weights, gradients and state of one optimizer before its step, and what the step is made of."""
+
+    def __init__(self, optimizer: Any, step: int, losses: Losses) -> None:
+        self.optimizer = optimizer
+        self._before = _State(optimizer)
+        self._fault = Fault(optimizer, step, gather_evidence(optimizer, losses), made=True)
+
+    @classmethod
+    def take(cls, optimizer: Any, step: int, losses: Losses) -> StepCheckpoint | None:
+        """Take one before a step; None where the copies would be more than there may be."""
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            try:
+                return cls(optimizer, step, losses)
+            except TooMuch:
+                return None
+
+    def fault(self) -> Fault | None:
+        """The step as a fault, if it has moved something since; else None."""
+        return self._fault if self._before.has_moved() else None
+
+    @contextmanager
+    def rewound(self) -> Generator[None]:
+        """Have the optimizer be as before its step meanwhile, and as it is now afterwards."""
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            now = _State(self.optimizer, beside=self._before.tensors)
+        try:
+            self._before.restore()
+            yield
+        finally:
+            now.restore()
+
+
+class _State:
+    """What an optimizer can change: copies of its tensors, and what its containers hold."""
+
+    def __init__(self, optimizer: Any, beside: tuple[Tensor, ...] = ()) -> None:
+        self.tensors = (*beside, *_tensors_of(optimizer))
+        self._versions = [_version(tensor) for tensor in self.tensors]
+        self._entries = len(optimizer.state)
+        self._optimizer = optimizer
+        self._objects = ObjectSnapshot([optimizer])
+        self._copies = UndoLog()
+        for tensor in self.tensors:
+            self._copies.keep(tensor)
+
+    def has_moved(self) -> bool:
+        """Whether something was written, or a state begun, since."""
+        written = any(_version(t) != version for t, version in zip(self.tensors, self._versions, strict=True))
+        return written or len(self._optimizer.state) != self._entries
+
+    def restore(self) -> None:
+        """Put everything back."""
+        self._objects.restore()
+        self._copies.restore()
+
+
+def _tensors_of(optimizer: Any) -> list[Tensor]:
+    found = [*parameters_of(optimizer), *(gradient for _, gradient in gradients_of(optimizer))]
+    for state in optimizer.state.values():
+        values = state.values() if isinstance(state, dict) else ()
+        found += [value for value in values if isinstance(value, torch.Tensor)]
+    return found
+
+
+def _version(tensor: Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
