@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 _FRAMES: Final = 24
 """So many frames are looked at, the innermost first."""
-Kind = Literal["begin", "step", "model"]
-"""Where a mark is taken: at the head of a watch's block, after a step, as a module is called."""
+Kind = Literal["begin", "step", "model", "program"]
+"""Where a mark is taken: at the head of a watch's block, after a step, as a module is called, at a program's start."""
 _MOST_ITEMS: Final = 256
 _MOST_BATCHES: Final = 32
 """So many batches are held from one step to the next."""
@@ -137,7 +137,9 @@ def mark(kind: Kind) -> Mark:
     standing: list[FrameCheckpoint] = []
     # what a library does after a step, its logging and its saving, is not to be run again
     frames = stack(libraries=kind == "model")
-    for frame in frames[:1] if kind == "begin" else frames:
+    # the other frames of a program's start are to have returned, and would hold their tensors
+    chosen = {"begin": frames[:1], "program": frames[-1:]}.get(kind, frames)
+    for frame in chosen:
         tail, wanted = _tail(frame, kind)
         if tail is not None:
             values = frame.f_locals if wanted else {}
@@ -157,9 +159,9 @@ def _tail(frame: FrameType, kind: Kind) -> tuple[Tail | None, tuple[str, ...]]:
             _codes.clear()
         span, tree = span_at(frame), syntax_of(frame.f_code.co_filename).tree
         owner = None if tree is None or span is None else function_of(tree, frame.f_code)
-        cut = {"begin": tail_inside, "step": tail_after, "model": tail_from}[kind]
+        cut = {"begin": tail_inside, "step": tail_after, "model": tail_from, "program": tail_from}[kind]
         tail = None if owner is None or span is None else cut(owner, span)
-        known = _tails[key] = frame.f_code, tail, () if tail is None else _wanted(tail, after=kind != "model")
+        known = _tails[key] = frame.f_code, tail, () if tail is None else _wanted(tail, after=cut is not tail_from)
     return known[1:]
 
 

@@ -70,6 +70,14 @@ _CALLS: Final = (
     ("reads from a descriptor", "os", "read"),
     ("sends a signal to itself", "signal", "raise_signal"),
     ("sets a timer or what a signal does", "signal", "alarm setitimer signal set_wakeup_fd siginterrupt"),
+    ("registers what runs at the program's end", "atexit", "register unregister"),
+    (
+        "registers a hook of all modules",
+        "torch.nn.modules.module",
+        "register_module_buffer_registration_hook register_module_module_registration_hook "
+        "register_module_parameter_registration_hook register_module_forward_pre_hook register_module_forward_hook "
+        "register_module_backward_hook register_module_full_backward_pre_hook register_module_full_backward_hook",
+    ),
     ("takes from a queue", "queue", "Queue.get"),
     ("puts into a queue", "queue", "Queue.put"),
     ("takes from a queue", "multiprocessing.queues", "Queue.get SimpleQueue.get"),

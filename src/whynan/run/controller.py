@@ -17,7 +17,7 @@ from whynan.run.output import capsules, run_trace
 from whynan.run.output.delivery import deliver, progress_message
 from whynan.run.output.files import is_replaceable
 from whynan.run.pipeline import with_note
-from whynan.run.proof.proving import RERUN, NoRerun, RunOnce
+from whynan.run.proof.proving import RUN_ONCE, NoRerun
 from whynan.run.region import Region, exception_text
 from whynan.run.stop import Terminating, debugger, hide, stepping_optimizer, stop_exception, user_frame
 from whynan.traces.format import FAILED
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 MEMORY: Final = 256 << 20
 """Bytes of operands that a run holds unless it is told another number; a region holds fewer."""
-RUN_ONCE: Final = RunOnce(f"the program was run once: {RERUN}")
 
 
 class Controller:
@@ -123,6 +122,9 @@ class Controller:
             elif not self.options.rerun:
                 self._training.unexplained = self._name_the_option
             self._training.begin()
+            if self.options.prove:
+                recorded = self._training.replays.record_beginning
+                self._region.watching.notify(lambda capture: capture.call_at_first_event(recorded))
 
     def end(self, error: BaseException | None = None, *, early: bool = False, script: int = 0) -> None:
         """Tell what was found, once: on the standard error stream and wherever an option says.
@@ -149,7 +151,7 @@ class Controller:
             # what has excused nothing may have done so in the steps that were watched
             region.end(kind, error, traceback, early=early or bool(watched))
             if not any(finding.fixes for finding in region.report.findings):
-                region.prove(NoRerun(TOGETHER if is_one_of_several() else RUN_ONCE))
+                self._prove_end(region)
         found = region.report if self._training is None else self._training.report_after_trace(region.report)
         self._publish(found if error is None else _with_exception(found, error))
 
@@ -288,6 +290,16 @@ class Controller:
             return
         with checkpoint.rewound():
             self._prove(training, made)
+
+    def _prove_end(self, region: Region) -> None:
+        """The program is over, or stopped where no step was about to be made."""
+        if self._training is None or is_one_of_several() or not (region.report.findings or region.report.damaging):
+            region.prove(NoRerun(TOGETHER if is_one_of_several() else RUN_ONCE))
+            return
+        try:
+            self._training.replays.prove_whole(region)
+        except Exception:
+            self._training.guard.fail()
 
     def _prove(self, training: Training, fault: Fault) -> None:
         """The program is about to make a bad step, or not to make it: what led to it can still be run again."""

@@ -165,6 +165,8 @@ def replay(
         if onward is not None and onward.takes(optimizer) and not guard.here.depth and not contents.exceeded:
             goes_on(onward, optimizer)
             return
+        if fault.whole:
+            return
         if fault.optimizer is None and fault.decision is None:
             # what was read, or held, is not met any more
             raise ReplayArrival
@@ -178,7 +180,7 @@ def replay(
 
     def skips(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         out = scaled(scaler, optimizer, *args, **kwargs)
-        if fault.decision is None and (onward is None or onward.first is None):
+        if fault.decision is None and not fault.whole and (onward is None or onward.first is None):
             arrive()
         return out
 
@@ -225,7 +227,8 @@ def replay(
                 entered.callback(_unset, names, names.get("next", _MISSING))
                 names["next"] = functools.partial(_next, names.get("next", next), begun_before)
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
-            guard.here.arrive = read if fault.optimizer is None and fault.raised is None else None
+            reads = fault.optimizer is None and fault.raised is None and not fault.whole
+            guard.here.arrive = read if reads else None
             if guard.observations is not None and fault.decision is not None:
                 guard.here.deciding = True
                 guard.observations.expected = fault.judged.losses[0]
@@ -233,6 +236,8 @@ def replay(
             entered.callback(limit.disarm)
             try:
                 run()
+                if fault.whole and not refused:
+                    reached.append(fault.judged)
             except (ReplayArrival, OutsideAccess):
                 pass
             except TakenByHand:

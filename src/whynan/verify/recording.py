@@ -63,6 +63,11 @@ def _attached(arguments: Mapping[str, Any], needs_grad: frozenset[str]) -> tuple
 class _Recorder(TorchDispatchMode):
     """Runs each operation and writes it down."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # otherwise torch._dynamo is imported below the mode, which fails; pytorch#164143
+        return False
+
     def __init__(self) -> None:
         super().__init__()
         self.steps: list[Step] = []

@@ -91,6 +91,10 @@ class Capture:
             raise
         return self
 
+    def call_at_first_event(self, listener: Callable[[], None]) -> None:
+        """Have a listener called before the first operation runs."""
+        self._mode.call_at_first_event(listener)
+
     def _enter(self, *, late: bool = False) -> None:
         self.context.begin()
         try:

@@ -15,6 +15,8 @@ from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.shadow_memory import FLOATS, is_readable
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
@@ -128,9 +130,22 @@ class TraceMode(TorchDispatchMode):
         self.tracer = tracer
         self.context = tracer.context
         self.keeper = tracer.keeper
+        self._known = KNOWN
+        self._first_event: Callable[[], None] | None = None
         self._copied = (
             functools.partial(copy_overwritten, self.context) if self.keeper is None else self.keeper.copy_inputs
         )
+
+    def call_at_first_event(self, listener: Callable[[], None]) -> None:
+        """Have a listener called before the next operation runs."""
+        self._known, self._first_event = {}, listener
+
+    def _operator_of(self, func: Any) -> Operator:
+        listener, self._first_event = self._first_event, None
+        self._known = KNOWN
+        if listener is not None:
+            _below(listener)
+        return operator_of(func)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -149,7 +164,7 @@ class TraceMode(TorchDispatchMode):
         before = operator = bare = None
         try:
             if looking:
-                operator = KNOWN.get(id(func)) or operator_of(func)
+                operator = self._known.get(id(func)) or self._operator_of(func)
                 if operator.composite and torch.is_inference_mode_enabled() and not _others():
                     bare = torch._C._ForceDispatchKeyGuard(*_BARE)
                 if operator.copies if self.keeper is None else self.keeper.asks(operator):

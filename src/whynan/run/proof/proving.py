@@ -44,6 +44,8 @@ class RunOnce(str):
     __slots__ = ()
 
 
+RUN_ONCE: Final = RunOnce(f"the program was run once: {RERUN}")
+
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import functools
 import math
+import threading
 import time
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -15,7 +16,8 @@ from whynan.errors import UsageError
 from whynan.floats import format_value
 from whynan.records import Note, Replay
 from whynan.run.guarded_capture import CaptureOptions
-from whynan.run.proof.proving import RERUN, EditedRun, NoRerun, RunOnce, prove_fixes, with_surroundings
+from whynan.run.proof.outcomes import birth_of
+from whynan.run.proof.proving import RERUN, RUN_ONCE, EditedRun, NoRerun, RunOnce, prove_fixes, with_surroundings
 from whynan.run.region import Region, refuses_another
 from whynan.verify.in_place.edited_tail import edit_tail
 from whynan.verify.in_place.swap import is_same_file, swap_code
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.sinks.gradients import Fault, StepEvidence
     from whynan.config import Options
     from whynan.records import Report, Site
-    from whynan.replay.checkpoint import Marks
+    from whynan.replay.checkpoint import Mark, Marks
     from whynan.replay.plan import ReplayPlan, TailPlan
     from whynan.run.proof.proving import Keep
     from whynan.run.suppressions import Baseline
@@ -107,6 +109,17 @@ class ReplayRerunner:
             return RunOnce(f"no replay {self._way.where}: {outcome.why}; {RERUN}")
         why = self._differs(outcome)
         return None if why is None else RunOnce(f"{why}; {RERUN}")
+
+    def unfaithful_births(self, first: Report) -> str | None:
+        """Why the way does not lead to all that a run has found; None where it does."""
+        region = self._region()
+        outcome = self._replay(self._way, lambda: self._looked(region, self._fault, self._way))
+        if outcome.judged is None:
+            return RunOnce(f"no replay {self._way.where}: {outcome.why}; {RERUN}")
+        born = {birth_of(finding) for finding in (*region.report.findings, *region.report.damaging)}
+        if all(birth_of(finding) in born for finding in (*first.findings, *first.damaging)):
+            return None
+        return RunOnce(f"no faithful replay {self._way.where}: other births than in the run itself; {RERUN}")
 
     def _left(self, why: str) -> str:
         return RunOnce(f"{why}; {RERUN}") if self._advised else why
@@ -224,6 +237,7 @@ class Replays:
         """Keeps the operations of a replay that bear bad numbers."""
         self.visits: dict[Site, Visits] = {}
         """What the function of a finding read, where operations are kept: of the site."""
+        self._beginning: Mark | None = None
         self._options = options
         self.command = command
         self._guard = guard
@@ -335,6 +349,35 @@ class Replays:
                 why = unfaithful
         region.prove(NoRerun(why))
 
+    def record_beginning(self) -> None:
+        """The program's first operation is about to run."""
+        if threading.current_thread() is threading.main_thread():
+            from whynan.replay.checkpoint import mark
+
+            self._beginning = mark("program")
+
+    def prove_whole(self, region: Region) -> None:
+        """Prove the fixes of what a region has found in a program that is over, by replays of it, if it was short."""
+        beginning = self._beginning
+        frames = () if beginning is None else tuple(standing.frame for standing in beginning.frames)
+        if not self._options.prove or not frames or beginning is None:
+            region.prove(NoRerun(RUN_ONCE if self._options.prove else NOT_ASKED))
+            return
+        from whynan.capture.torch.sinks.gradients import Fault, StepEvidence
+        from whynan.replay.plan import replay_plans
+        from whynan.training.replay import compiles
+
+        way = next(replay_plans([beginning], frames))
+        fault = Fault(None, self._guard.steps + 1, StepEvidence((), (), bad_loss=False), whole=True)
+        why: str | None = RUN_ONCE
+        if time.monotonic() - way.began < _LONG:
+            with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
+                why = again.unfaithful_births(region.report)
+                if why is None:
+                    region.prove(again, keep=self._keep())
+                    return
+        region.prove(NoRerun(why))
+
     def _keep(self) -> Keep | None:
         return None if self.keeper is None else self.visits.__setitem__
 
@@ -377,7 +420,7 @@ class Replays:
                     here = self._guard.here
                     region.watching.notify(lambda capture: capture.release_outputs(here.seen, here.raised))
                     here.seen = here.raised = None
-                region.end(early=True)
+                region.end(early=not fault.whole)
 
 
 def _shortest(found: list[TailPlan]) -> list[TailPlan]:

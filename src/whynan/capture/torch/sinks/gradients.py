@@ -98,6 +98,8 @@ class Fault:
     """Whether another optimizer has stepped on the gradients of the same backward, and moved its weights."""
     made: bool = False
     """Whether it has been made since, and bore bad numbers itself."""
+    whole: bool = False
+    """Whether it is the whole program, which has ended, and no step."""
 
     def parameters(self) -> list[Tensor]:
         """What the step would have moved."""
