@@ -64,7 +64,8 @@ def _everywhere() -> Iterator[Any]:
 def discarded_writes(files: list[Any], null: int) -> Generator[None]:
     """Point the descriptors of what is open for writing at nothing, and back: the offsets in the files stay."""
     kept: dict[int, tuple[int, bool]] = {}
-    for n in {n for n in (1, 2, *map(_descriptor, files)) if n is not None}:
+    # where the program has no stream of a number, that of nothing may have it
+    for n in {n for n in (1, 2, *map(_descriptor, files)) if n not in (None, null)}:
         with suppress(OSError):
             kept[n] = os.dup(n), os.get_inheritable(n)
     writers = [f for f in files if _number(f) in kept]

@@ -180,8 +180,11 @@ def replay_plans(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterato
             yield TailPlan(mark, standing)
 
 
-def _build_tail(way: TailPlan, is_over: Callable[[], bool]) -> Callable[[], None]:
-    """The code of a way, with the values that it begins with; raises ``ValueError`` where it cannot be made."""
+def _build_tail(way: TailPlan, is_over: Callable[[], bool]) -> Callable[[], object]:
+    """The code of a way, with the values that it begins with; raises ``ValueError`` where it cannot be made.
+
+    That of a module gives the names that it leaves.
+    """
     standing = way.standing
     frame = standing.frame
     tail = dataclasses.replace(standing.tail, statements=guard_while_loops(standing.tail.statements))
@@ -193,12 +196,13 @@ def _build_tail(way: TailPlan, is_over: Callable[[], bool]) -> Callable[[], None
     if code.co_name == "<module>":
         made = compile_tail(tail)
 
-        def run_module() -> None:
+        def run_module() -> dict[str, Any]:
             namespace = frame.f_globals
             saved = dict(namespace)
             namespace.update(values, **items)
             try:
                 exec(made, namespace)
+                return dict(namespace)
             finally:
                 namespace.clear()
                 namespace.update(saved)

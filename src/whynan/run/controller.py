@@ -61,7 +61,7 @@ class Controller:
         self._keeper: OperationKeeper | None = None
         self._region: Region | None = None
         self._reported = False
-        self._stopped = self._told = False
+        self._stopped = self._told = self._is_terminated = False
         self._script = 0
         self._notes: list[Note] = []
         self._terminating: Terminating | None = None
@@ -122,7 +122,7 @@ class Controller:
             elif not self.options.rerun:
                 self._training.unexplained = self._name_the_option
             self._training.begin()
-            if self.options.prove:
+            if self.options.prove and not self.options.rerun:
                 recorded = self._training.replays.record_beginning
                 self._region.watching.notify(lambda capture: capture.call_at_first_event(recorded))
 
@@ -151,7 +151,7 @@ class Controller:
             # what has excused nothing may have done so in the steps that were watched
             region.end(kind, error, traceback, early=early or bool(watched))
             if not any(finding.fixes for finding in region.report.findings):
-                self._prove_end(region)
+                self._prove_end(region, error)
         found = region.report if self._training is None else self._training.report_after_trace(region.report)
         self._publish(found if error is None else _with_exception(found, error))
 
@@ -221,6 +221,7 @@ class Controller:
         """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
         if self._reported:
             return self._told
+        self._is_terminated = True
         self._notes.append(Note.create("terminated"))
         try:
             with self._isolation:
@@ -291,13 +292,14 @@ class Controller:
         with checkpoint.rewound():
             self._prove(training, made)
 
-    def _prove_end(self, region: Region) -> None:
+    def _prove_end(self, region: Region, error: BaseException | None) -> None:
         """The program is over, or stopped where no step was about to be made."""
-        if self._training is None or is_one_of_several() or not (region.report.findings or region.report.damaging):
+        found = region.report.findings or region.report.damaging
+        if self._training is None or is_one_of_several() or self._is_terminated or not found:
             region.prove(NoRerun(TOGETHER if is_one_of_several() else RUN_ONCE))
             return
         try:
-            self._training.replays.prove_whole(region)
+            self._training.replays.prove_whole(region, error)
         except Exception:
             self._training.guard.fail()
 

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 _AT_LEAST: Final = 60.0
 _TIMES: Final = 100.0
 """A step that is traced may take so many times as long as the program's own."""
+_TIMES_WHOLE: Final = 4.0
+"""The same of a whole program, which was traced before."""
 
 
 class ReplayArrival(BaseException):
@@ -123,6 +125,8 @@ def replay(
     reached: list[StepEvidence] = []
     failed = False
     refused: list[OutsideAccess] = []
+    left: list[object] = []
+    """What a program leaves behind: the region is to see that it is held."""
     undo = UndoLog()
 
     def note_evidence(optimizer: Any) -> None:
@@ -204,7 +208,7 @@ def replay(
         for parameter in parameters:
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:
-            limit = TimeLimit(_seconds(way), lambda what: held.refuse(what))
+            limit = TimeLimit(_seconds(way, whole=fault.whole), lambda what: held.refuse(what))
             limit.start()
             entered.callback(_retry_once, limit.end)
             held = entered.enter_context(block_side_effects(roots))
@@ -235,7 +239,7 @@ def replay(
             # before anything is put back
             entered.callback(limit.disarm)
             try:
-                run()
+                left.append(run())
                 if fault.whole and not refused:
                     reached.append(fault.judged)
             except (ReplayArrival, OutsideAccess):
@@ -288,9 +292,10 @@ def _retry_once(put_back: Callable[[], None]) -> None:
         raise
 
 
-def _seconds(way: ReplayPlan) -> float:
+def _seconds(way: ReplayPlan, *, whole: bool) -> float:
     """How long a replay may take: the program has come from there to the step in a part of that."""
-    return _AT_LEAST + _TIMES * (time.monotonic() - way.began)
+    taken = time.monotonic() - way.began
+    return 2.0 + _TIMES_WHOLE * taken if whole else _AT_LEAST + _TIMES * taken
 
 
 def _reset_guard(guard: Guard, losses: Losses, *, inside: bool) -> None:

@@ -356,19 +356,26 @@ class Replays:
 
             self._beginning = mark("program")
 
-    def prove_whole(self, region: Region) -> None:
-        """Prove the fixes of what a region has found in a program that is over, by replays of it, if it was short."""
+    def prove_whole(self, region: Region, error: BaseException | None) -> None:
+        """Prove the fixes of what a region has found in a program that is over, by replays of it, if it was short.
+
+        `error`: what the program raised, if that is how it ended.
+        """
         beginning = self._beginning
         frames = () if beginning is None else tuple(standing.frame for standing in beginning.frames)
-        if not self._options.prove or not frames or beginning is None:
+        raises = error is None or isinstance(error, Exception)
+        is_main = threading.current_thread() is threading.main_thread()
+        if not (self._options.prove and frames and beginning is not None and raises and is_main):
             region.prove(NoRerun(RUN_ONCE if self._options.prove else NOT_ASKED))
             return
-        from whynan.capture.torch.sinks.gradients import Fault, StepEvidence
+        from whynan.capture.torch.sinks.gradients import Fault, Raised, StepEvidence
         from whynan.replay.plan import replay_plans
         from whynan.training.replay import compiles
 
         way = next(replay_plans([beginning], frames))
-        fault = Fault(None, self._guard.steps + 1, StepEvidence((), (), bad_loss=False), whole=True)
+        raised = None if error is None else Raised(type(error), frames)
+        nothing = StepEvidence((), (), bad_loss=False)
+        fault = Fault(None, self._guard.steps + 1, nothing, raised=raised, whole=True)
         why: str | None = RUN_ONCE
         if time.monotonic() - way.began < _LONG:
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
