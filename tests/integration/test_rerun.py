@@ -107,10 +107,13 @@ def test_a_bug_report_has_its_fix_proved_and_made(tmp_path: Path, snapshot: Snap
     assert run(tmp_path, "run", "bug.py").returncode == 0
 
 
-def test_without_the_option_the_report_names_it(tmp_path: Path) -> None:
-    run(tmp_path, "run", "--json", "r.json", "bug.py", script=bug())
+def test_without_the_option_the_report_of_a_program_that_cannot_be_replayed_names_it(tmp_path: Path) -> None:
+    run(tmp_path, "run", "--json", "r.json", "bug.py", script=bug(after="open('y.txt', 'w').close()"))
     report = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
-    assert why(report) == "the program was run once: whynan run --rerun runs it again to prove fixes"
+    assert why(report) == (
+        "no replay from line 3 of <module>: it opens y.txt for writing at bug.py:5; "
+        "whynan run --rerun runs it again to prove fixes"
+    )
     assert report["run"]["replay"]["kind"] == "none"
 
 

@@ -72,6 +72,11 @@ class ReplayPlan(Protocol):
         ...
 
     @property
+    def is_whole(self) -> bool:
+        """Whether it is all of a program, whose end is the end of what led to the step."""
+        ...
+
+    @property
     def amid(self) -> str | None:
         """Where it begins, if the step has done something before that; else None."""
         ...
@@ -99,6 +104,10 @@ class TailPlan:
     @property
     def where(self) -> str:
         return f"from {self._place}"
+
+    @property
+    def is_whole(self) -> bool:
+        return self.mark.kind == "program"
 
     @property
     def amid(self) -> str | None:
@@ -150,6 +159,10 @@ class CallPlan:
     batches: list[tuple[Any, BatchOrigin]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     kind: Literal["step"] = "step"
+
+    @property
+    def is_whole(self) -> bool:
+        return False
 
     @property
     def amid(self) -> None:

@@ -70,6 +70,13 @@ _CALLS: Final = (
     ("reads from a descriptor", "os", "read"),
     ("sends a signal to itself", "signal", "raise_signal"),
     ("sets a timer or what a signal does", "signal", "alarm setitimer signal set_wakeup_fd siginterrupt"),
+    # these open files below Python
+    ("saves a file", "torch.serialization", "_open_zipfile_writer_file.__init__"),
+    ("saves a file", "torch.jit", "save ScriptModule.save RecursiveScriptModule.save"),
+    ("saves a file", "torch.export.pt2_archive._package", "PT2ArchiveWriter.__init__"),
+    ("saves a file", "torch.package", "PackageExporter.__init__"),
+    ("saves a file", "safetensors", "serialize_file"),
+    ("saves a file", "cv2", "imwrite imwritemulti"),
     ("registers what runs at the program's end", "atexit", "register unregister"),
     (
         "registers a hook of all modules",
@@ -238,6 +245,9 @@ def block_side_effects(roots: Iterable[Any] = ()) -> Generator[Refusals]:
         entered.enter_context(replaced(sys, "dont_write_bytecode", True))
         for owner, name in [(time, "sleep"), (warnings, "warn"), (warnings, "warn_explicit"), *_tracked()]:
             entered.enter_context(replaced(owner, name, _nothing(held, vars(owner)[name])))
+        if "torch" in sys.modules:
+            owner = sys.modules["torch"]
+            entered.enter_context(replaced(owner, "save", _save_in_memory(held, vars(owner)["save"])))
         entered.enter_context(profiled(_profile(held, lost)))
         _current = held
         try:
@@ -288,6 +298,15 @@ def _tracked() -> Iterator[tuple[Any, str]]:
             matches = any(name.startswith(p[:-1]) if p.endswith("*") else name == p for p in patterns)
             if matches and builtins.callable(vars(owner)[name]):
                 yield owner, name
+
+
+def _save_in_memory(held: Refusals, real: Any) -> Any:
+    def save(obj: object, f: Any, *args: Any, **kwargs: Any) -> Any:
+        """A checkpoint that a step writes has been written by the step itself."""
+        is_path = isinstance(f, (str, os.PathLike))
+        return None if is_path and get_ident() == held.thread else real(obj, f, *args, **kwargs)
+
+    return save
 
 
 def _nothing(held: Refusals, real: Any) -> Any:

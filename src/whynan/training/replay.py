@@ -208,7 +208,7 @@ def replay(
         for parameter in parameters:
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:
-            limit = TimeLimit(_seconds(way, whole=fault.whole), lambda what: held.refuse(what))
+            limit = TimeLimit(_seconds(way), lambda what: held.refuse(what))
             limit.start()
             entered.callback(_retry_once, limit.end)
             held = entered.enter_context(block_side_effects(roots))
@@ -240,8 +240,8 @@ def replay(
             entered.callback(limit.disarm)
             try:
                 left.append(run())
-                if fault.whole and not refused:
-                    reached.append(fault.judged)
+                if way.is_whole and not reached and not refused:
+                    reached.append(StepEvidence((), (), bad_loss=False))
             except (ReplayArrival, OutsideAccess):
                 pass
             except TakenByHand:
@@ -292,10 +292,10 @@ def _retry_once(put_back: Callable[[], None]) -> None:
         raise
 
 
-def _seconds(way: ReplayPlan, *, whole: bool) -> float:
+def _seconds(way: ReplayPlan) -> float:
     """How long a replay may take: the program has come from there to the step in a part of that."""
     taken = time.monotonic() - way.began
-    return 2.0 + _TIMES_WHOLE * taken if whole else _AT_LEAST + _TIMES * taken
+    return 2.0 + _TIMES_WHOLE * taken if way.is_whole else _AT_LEAST + _TIMES * taken
 
 
 def _reset_guard(guard: Guard, losses: Losses, *, inside: bool) -> None:

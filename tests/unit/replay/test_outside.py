@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import csv
 import gc
@@ -20,12 +21,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch
+import torch
+from torch import save
 
 from whynan.replay import sandbox
 from whynan.replay.sandbox import OutsideAccess, Refusals
 from whynan.replay.sandbox import block_side_effects as held_back_from
 
 HERE = __file__
+SCRIPT = torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))
 
 
 def held_back() -> contextlib.AbstractContextManager[Refusals]:
@@ -202,6 +207,22 @@ def asks(path: Path) -> None:
     input()
 
 
+def saves(path: Path) -> None:
+    save(torch.ones(2), path / "new.pt")
+
+
+def saves_tensors(path: Path) -> None:
+    safetensors.torch.save_file({"x": torch.ones(2)}, path / "new.safetensors")
+
+
+def saves_a_script(path: Path) -> None:
+    SCRIPT.save(str(path / "new.pt"))
+
+
+def registers(path: Path) -> None:
+    atexit.register(print)
+
+
 @pytest.mark.parametrize(
     ("does", "what"),
     [
@@ -218,6 +239,10 @@ def asks(path: Path) -> None:
         (forks, "forks"),
         (threads, "starts a thread"),
         (asks, "asks for input"),
+        (saves, "saves a file"),
+        (saves_tensors, "saves a file"),
+        (saves_a_script, "saves a file"),
+        (registers, "registers what runs at the program's end"),
     ],
 )
 def test_what_would_last_is_refused_with_its_line(tmp_path: Path, does: Any, what: str) -> None:
@@ -231,6 +256,19 @@ def test_what_would_last_is_refused_with_its_line(tmp_path: Path, does: Any, wha
     assert held.refused[0] is refused.value
     assert [p.name for p in tmp_path.iterdir()] == ["there.txt"]
     assert (tmp_path / "there.txt").read_text() == "there"
+
+
+def test_a_checkpoint_is_not_written_a_second_time(tmp_path: Path) -> None:
+    kept, memory = tmp_path / "kept.pt", io.BytesIO()
+    torch.save(torch.zeros(2), kept)
+    with held_back() as held:
+        torch.save(torch.ones(2), kept)
+        torch.save(torch.ones(2), tmp_path / "new.pt")
+        torch.save(torch.ones(2), memory)
+    assert not held.refused
+    assert torch.equal(torch.load(kept), torch.zeros(2))
+    assert not (tmp_path / "new.pt").exists()
+    assert torch.equal(torch.load(io.BytesIO(memory.getvalue())), torch.ones(2))
 
 
 def test_a_program_that_catches_everything_is_seen_to_have_been_refused(tmp_path: Path) -> None:

@@ -340,7 +340,8 @@ class Replays:
         from whynan.training.replay import compiles
 
         why = RunOnce(f"{NO_WAY}: {RERUN}")
-        for way in _shortest(list(replay_plans(self._marks.kept()))):
+        beginning = [self._beginning] if self._beginning is not None and _is_short(self._beginning) else []
+        for way in [*_shortest(list(replay_plans(self._marks.kept()))), *replay_plans(beginning)]:
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
                 unfaithful = again.unfaithful()
                 if unfaithful is None:
@@ -365,7 +366,7 @@ class Replays:
         frames = () if beginning is None else tuple(standing.frame for standing in beginning.frames)
         raises = error is None or isinstance(error, Exception)
         is_main = threading.current_thread() is threading.main_thread()
-        if not (self._options.prove and frames and beginning is not None and raises and is_main):
+        if beginning is None or not (self._options.prove and frames and raises and is_main):
             region.prove(NoRerun(RUN_ONCE if self._options.prove else NOT_ASKED))
             return
         from whynan.capture.torch.sinks.gradients import Fault, Raised, StepEvidence
@@ -377,7 +378,7 @@ class Replays:
         nothing = StepEvidence((), (), bad_loss=False)
         fault = Fault(None, self._guard.steps + 1, nothing, raised=raised, whole=True)
         why: str | None = RUN_ONCE
-        if time.monotonic() - way.began < _LONG:
+        if _is_short(beginning):
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
                 why = again.unfaithful_births(region.report)
                 if why is None:
@@ -428,6 +429,11 @@ class Replays:
                     region.watching.notify(lambda capture: capture.release_outputs(here.seen, here.raised))
                     here.seen = here.raised = None
                 region.end(early=not fault.whole)
+
+
+def _is_short(beginning: Mark) -> bool:
+    """Whether a program has come here from a mark so soon that it may be replayed from there."""
+    return time.monotonic() - beginning.began < _LONG
 
 
 def _shortest(found: list[TailPlan]) -> list[TailPlan]:

@@ -1,0 +1,148 @@
+"""A short program that is over is replayed from its first operation, so that its fixes are proved; never a long one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.process
+
+WHYNAN = Path(sys.executable).with_name("whynan")
+SCRIPT = """\
+import sys
+import torch
+
+CALLS = []
+
+
+def units(rows):
+    CALLS.append(len(rows))
+    return rows / rows.norm(dim=1, keepdim=True)
+
+
+torch.manual_seed(3)
+rows = torch.randn(6, 4)
+rows[2] = 0
+found = units(rows)
+{after}
+print("calls", CALLS, "next", torch.rand(1).item(), "mean", found.mean().item())
+"""
+OPTIMIZER = """\
+import torch
+
+
+class Averaged(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for p in group["params"]:
+                state = self.state[p]
+                if not state:
+                    state["steps"], state["drift"] = 0, torch.zeros_like(p)
+                state["steps"] += 1
+                state["drift"].add_(p)
+                p.sub_(group["lr"] * p.grad)
+                ratio = state["drift"].sum() / state["drift"].abs().sum()
+                p.sub_(1e-3 * ratio)
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 2)
+torch.nn.init.zeros_(model.bias)
+optimizer = Averaged(model.parameters(), lr=0.1)
+x = torch.randn(8, 3)
+for step in range(12):
+    try:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+    except Exception as error:
+        print("raised", type(error).__name__)
+        break
+first = optimizer.state[model.weight]
+print(first["steps"], first["drift"].sum().item(), model.weight.sum().item(), torch.rand(1).item())
+"""
+
+
+def run(folder: Path, text: str, *options: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    """A script under whynan: the process that has ended, and the report."""
+    (folder / "bug.py").write_text(text, encoding="utf-8")
+    command = [str(WHYNAN), "run", "--json", "r.json", *options, "bug.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return done, json.loads((folder / "r.json").read_text(encoding="utf-8"))
+
+
+def by_python(folder: Path) -> str:
+    """What the same script prints by itself."""
+    return subprocess.run([sys.executable, "bug.py"], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
+def best(report: dict[str, Any]) -> dict[str, Any]:
+    """The first fix's verdict."""
+    return report["findings"][0]["fixes"][0]["verdict"]
+
+
+@pytest.mark.smoke
+def test_a_fix_of_a_program_that_has_ended_is_proved(tmp_path: Path) -> None:
+    done, report = run(tmp_path, SCRIPT.format(after=""))
+    assert done.stdout == by_python(tmp_path)
+    assert best(report)["status"] in ("verified", "guarded", "distorting")
+    assert "--rerun" not in done.stderr
+
+
+def test_what_runs_at_the_end_runs_once(tmp_path: Path) -> None:
+    after = "import atexit\natexit.register(lambda: print('bye'))\ntorch.save(found, 'found.pt')"
+    done, report = run(tmp_path, SCRIPT.format(after=after))
+    assert done.stdout == by_python(tmp_path)
+    assert done.stdout.count("bye") == 1
+    assert "registers what runs at the program's end" in best(report)["why"]
+
+
+def test_a_program_that_writes_a_file_is_not_replayed(tmp_path: Path) -> None:
+    _, report = run(tmp_path, SCRIPT.format(after="with open('log', 'a') as log: log.write('once')"))
+    assert (tmp_path / "log").read_text() == "once"
+    assert best(report)["status"] == "unverified"
+    assert "for writing" in best(report)["why"]
+    assert "--rerun" in best(report)["why"]
+
+
+def test_a_program_that_others_end_is_not_replayed(tmp_path: Path) -> None:
+    done, report = run(tmp_path, SCRIPT.format(after="raise KeyboardInterrupt"))
+    assert done.returncode != 0
+    assert best(report)["why"] == "the program was run once: whynan run --rerun runs it again to prove fixes"
+
+
+def test_a_program_that_raises_for_its_bad_number_has_its_fix_proved(tmp_path: Path) -> None:
+    after = "if not torch.isfinite(found).all(): raise ValueError(found)"
+    done, report = run(tmp_path, SCRIPT.format(after=after))
+    assert "ValueError" in done.stderr
+    assert best(report)["status"] in ("verified", "guarded", "distorting")
+
+
+def test_no_proof_is_made_where_none_is_wanted(tmp_path: Path) -> None:
+    _, report = run(tmp_path, SCRIPT.format(after=""), "--no-proof")
+    assert best(report)["why"] == "no proof was asked for (--no-proof)"
+
+
+def test_a_first_step_that_bears_bad_numbers_itself_is_replayed_with_its_fix(tmp_path: Path) -> None:
+    _, report = run(tmp_path, OPTIMIZER)
+    assert report["findings"][0]["phase"] == "optimizer"
+    assert best(report)["status"] == "verified", best(report)
+
+
+def test_a_program_that_goes_on_after_such_a_step_has_its_numbers(tmp_path: Path) -> None:
+    done, report = run(tmp_path, OPTIMIZER, "--on-nonfinite", "raise")
+    assert best(report)["status"] == "verified"
+    # a step and nothing of its replays: as where nothing is proved
+    unproved, _ = run(tmp_path, OPTIMIZER, "--on-nonfinite", "raise", "--no-proof")
+    assert done.stdout == unproved.stdout
+    assert done.stdout.startswith("raised NonFiniteError\n1 ")
