@@ -6,7 +6,7 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
-from whynan.expr.normal import LARGEST, ONE, Term, add, call, leaf, multiply, number, power, scale, sigmoid, subtract
+from whynan.expr.normal import LARGEST, NEGATIONS, ONE, Term, add, call, leaf, multiply, number, power, scale, sigmoid, subtract
 from whynan.ops.names import base_name, bases, meaning, op_type
 from whynan.ops.table import ONNX, TORCH
 
@@ -257,7 +257,7 @@ def _masked_fill_term(e: Expressions, o: Operation) -> Term:
 
 
 def _where(mask: Term, chosen: Term, other: Term) -> Term:
-    if mask.is_call("bitwise_not", "logical_not", "not"):
+    if mask.is_call(*NEGATIONS):
         return call("where", mask.arguments[0], other, chosen)
     if mask.is_call("isnan") and mask.arguments[0] == chosen:
         # of a NaN it is NaN anyway

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 LARGEST: Final = 160
 """Parts that a term may have; of a larger one nothing is asked."""
+NEGATIONS: Final = ("bitwise_not", "logical_not", "not")
 _CLOSE: Final = 1e-6
 
 
@@ -134,7 +135,7 @@ def _close(a: float, b: float) -> bool:
 # -- products --------------------------------------------------------------------------------------------------------
 
 
-def _split_coefficient(term: Term) -> tuple[float, Term]:
+def split_coefficient(term: Term) -> tuple[float, Term]:
     """A sum as a multiple of one that begins with 1; anything else as it is."""
     if term.kind != "sum" or not term.parts:
         return 1.0, term
@@ -142,11 +143,9 @@ def _split_coefficient(term: Term) -> tuple[float, Term]:
     return first, scale(1 / first, term)
 
 
-def _factors(term: Term) -> tuple[float, tuple[tuple[Term, float], ...]]:
-    if (value := term.number) is not None:
-        return value, ()
-    factor, bare = _split_coefficient(term)
-    return factor, bare.parts if bare.kind == "product" else ((bare, 1.0),)
+def factors(term: Term) -> tuple[tuple[Term, float], ...]:
+    """The factors of a product with their exponents; anything else is its only one."""
+    return term.parts if term.kind == "product" else ((term, 1.0),)
 
 
 def multiply(*terms: Term) -> Term:
@@ -154,9 +153,9 @@ def multiply(*terms: Term) -> Term:
     factor, found = 1.0, dict[tuple[Term, bool], float]()
     exponent: list[Term] = []
     for term in terms:
-        own, parts = _factors(term)
+        own, bare = split_coefficient(term) if term.number is None else (term.number, ONE)
         factor *= own
-        for base, power_of in parts:
+        for base, power_of in factors(bare) if bare != ONE else ():
             if base.is_call("exp"):
                 exponent.append(scale(power_of, base.arguments[0]))
                 continue
@@ -251,7 +250,7 @@ def power(base: Term, exponent: float) -> Term:
         if value > 0 or (whole and value):
             return number(value**exponent)
         return Term("product", parts=((base, float(exponent)),))
-    factor, bare = _split_coefficient(base)
+    factor, bare = split_coefficient(base)
     if not whole and factor < 0:
         factor, bare = -factor, scale(-1, bare)
     outside = float(factor**exponent)
@@ -312,7 +311,7 @@ def _exp(x: Term) -> Term | None:
 
 def _log(x: Term) -> Term | None:
     """``log(a^p)`` is ``p log(a)`` where a is no negative number; ``log(sum(exp(a)))`` has a name."""
-    factor, bare = _split_coefficient(x)
+    factor, bare = split_coefficient(x)
     if bare.is_call("sum") and bare.arguments[0].is_call("exp") and factor > 0:
         return add(number(math.log(factor)), call("logsumexp", bare.arguments[0].arguments[0]))
     if x.kind == "product" and len(x.parts) == 1:
@@ -348,7 +347,7 @@ def _exp_of_logsumexp(x: Term) -> Term | None:
 
 def _odd_tanh(x: Term) -> Term | None:
     """It is odd."""
-    factor, _ = _split_coefficient(x)
+    factor, _ = split_coefficient(x)
     return scale(-1, call("tanh", scale(-1, x))) if factor < 0 else None
 
 
@@ -356,22 +355,22 @@ def _abs(x: Term) -> Term | None:
     """Of a product of even powers it is the product."""
     if x.is_call("abs") or (x.kind == "product" and all(e % 2 == 0 for _, e in x.parts)):
         return x
-    factor, bare = _split_coefficient(x)
+    factor, bare = split_coefficient(x)
     return scale(abs(factor), call("abs", bare)) if factor != 1 else None
 
 
 def _sum_call(x: Term) -> Term | None:
     """Factors go in front of a sum over elements; a sum over all elements of x - mean(x), squared, has a name."""
-    factor, bare = _split_coefficient(x) if not x.constant else (1.0, x)
+    factor, bare = split_coefficient(x) if not x.constant else (1.0, x)
     if factor != 1:
         return scale(factor, call("sum", bare))
     if x.kind == "product" and len(x.parts) == 1 and x.parts[0][1] == 2:
         inner = x.parts[0][0]
         for part, known in inner.parts if inner.kind == "sum" else ():
             rest = subtract(inner, scale(known, part))
-            bare_rest = _split_coefficient(rest)[1]
+            bare_rest = split_coefficient(rest)[1]
             if part.is_call("sum") and part.arguments[0] == bare_rest:
-                outer = _split_coefficient(rest)[0]
+                outer = split_coefficient(rest)[0]
                 # the mean is subtracted: 1/n of the sum, and n is not known here
                 if -1 < known / outer < 0:
                     return scale(outer * outer, call("deviations", bare_rest))
@@ -379,7 +378,7 @@ def _sum_call(x: Term) -> Term | None:
 
 
 def _deviations(x: Term) -> Term | None:
-    factor, bare = _split_coefficient(x)
+    factor, bare = split_coefficient(x)
     return scale(factor * factor, call("deviations", bare)) if factor != 1 else None
 
 
