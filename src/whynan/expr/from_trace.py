@@ -6,12 +6,26 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
-from whynan.expr.normal import LARGEST, NEGATIONS, ONE, Term, add, call, leaf, multiply, number, power, scale, sigmoid, subtract
+from whynan.expr.normal import (
+    LARGEST,
+    NEGATIONS,
+    ONE,
+    Term,
+    add,
+    call,
+    leaf,
+    multiply,
+    number,
+    power,
+    scale,
+    sigmoid,
+    subtract,
+)
 from whynan.ops.names import base_name, bases, meaning, op_type
 from whynan.ops.table import ONNX, TORCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from whynan.records import Argument, Neighbourhood, Operation
 
@@ -68,6 +82,19 @@ class Expressions:
         """The events that have read what was born, or what was computed from it; the next first."""
         found = [o for o in self.operations.values() if o.hops > 0]
         return tuple(o.event for o in sorted(found, key=lambda o: (o.hops, o.event)))
+
+    def producers(self, event: int, *names: str) -> Iterator[Operation]:
+        """The operations that an argument comes from, the last first: what made it, what made the operand of that."""
+        given = self.recorded_argument(event, *names)
+        # what has written an argument came before what reads it
+        while given is not None and given.event is not None and given.event < event and given.event in self.operations:
+            event = given.event
+            yield self.operations[event]
+            given = self.recorded_argument(event, "self", "input")
+
+    def named(self, *names: str) -> list[Operation]:
+        """The operations of these names."""
+        return [operation for operation in self.operations.values() if self.operator_name(operation) in names]
 
     def is_copy(self, event: int) -> bool:
         """Whether an event gives its operand's elements again."""

@@ -3,8 +3,8 @@
 A structure is an expression in Python's syntax, and is brought into normal form itself. A lower-case name stands for
 any term: in a product for one factor, in a sum for one part. An upper-case name stands for a number: a factor, an
 exponent, a summand; P and Q for one above 0, N for one below. ``...`` stands for whatever else a product, a sum or a
-call holds, ``~`` for the negation of a mask, and ``|`` is between alternatives, of functions too:
-``(softmax | sigmoid)(A * x + ...)``.
+call holds, ``each(...)`` for a sum of any parts that are so, ``~`` for the negation of a mask; ``|`` is between
+alternatives, of functions too: ``(softmax | sigmoid)(A * x + ...)``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,19 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from whynan.expr.normal import NEGATIONS, Term, add, call, factors, leaf, multiply, number, power, scale, split_coefficient
+from whynan.expr.normal import (
+    NEGATIONS,
+    Term,
+    add,
+    call,
+    factors,
+    leaf,
+    multiply,
+    number,
+    power,
+    scale,
+    split_coefficient,
+)
 
 _OTHERS: Final = leaf("$...")
 _CLOSE: Final = 1e-6
@@ -142,6 +154,9 @@ def _match(structure: Term, term: Term, found: Bindings) -> Iterator[Bindings]:
     elif structure.is_call("|"):
         for one in structure.arguments:
             yield from _match(one, term, found)
+    elif structure.is_call("each"):
+        if all(any(True for _ in _match(structure.arguments[0], part, found)) for part in _summands(term)):
+            yield found
     elif _is_number(structure):
         if term.number is not None:
             yield from _bind(structure, term.number, found)
@@ -158,6 +173,12 @@ def _match(structure: Term, term: Term, found: Bindings) -> Iterator[Bindings]:
 def _bind(name: Term, value: float, found: Bindings) -> Iterator[Bindings]:
     if value * _SIGNS.get(name.name[1:], value) > 0 or (not value and name.name[1:] not in _SIGNS):
         yield Bindings(found.terms, {**found.numbers, name.name[1:]: value})
+
+
+def _summands(term: Term) -> list[Term]:
+    if term.kind != "sum":
+        return [term]
+    return [*(scale(factor, part) for part, factor in term.parts), *([number(term.constant)] if term.constant else [])]
 
 
 def _match_arguments(wanted: Sequence[Term], given: Sequence[Term], found: Bindings) -> Iterator[Bindings]:

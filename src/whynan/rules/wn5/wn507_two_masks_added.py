@@ -36,6 +36,7 @@ References
 from __future__ import annotations
 
 from whynan.expr import Expressions, Term
+from whynan.expr.structure import contains
 from whynan.records import Argument, Finding, Operation
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.expressions import expressions, product_message, zero_times_infinity
@@ -76,19 +77,15 @@ def _product(finding: Finding) -> tuple[str, Term | None] | None:
 
 def _added(found: Expressions, most: float | None, *, whole: Term | None) -> float | None:
     """The value of two masks that were added before, into a part of the whole; None where there are none."""
-    for operation in found.operations.values():
-        if most is None or operation.hops >= 0 or found.operator_name(operation) != "add":
+    for operation in found.named("add"):
+        if most is None or operation.hops >= 0:
             continue
         low = [_low(given) for given in _pair(found, operation)]
         if not all(value < -most / 2 for value in low) or sum(low) >= -most:
             continue
-        if whole is None or _holds(whole, found.output_term(operation.event)):
+        if whole is None or contains(whole, found.output_term(operation.event)):
             return low[0]
     return None
-
-
-def _holds(term: Term, part: Term) -> bool:
-    return term == part or any(_holds(inside, part) for inside in term.arguments)
 
 
 def _pair(found: Expressions, operation: Operation) -> list[Argument | None]:
