@@ -117,8 +117,8 @@ def _is_number(term: Term) -> bool:
 
 @lru_cache(maxsize=4096)
 def _is_open(term: Term) -> bool:
-    """Whether it has names."""
-    return _is_name(term) or any(map(_is_open, term.arguments))
+    """Whether it has names or alternatives."""
+    return _is_name(term) or term.is_call("|", "each") or any(map(_is_open, term.arguments))
 
 
 def _fill(structure: Term, found: Bindings) -> Term:

@@ -156,10 +156,9 @@ def quotients_by_zero(finding: Finding) -> tuple[Expressions, list[Term]] | None
 def mean_of_chosen(finding: Finding) -> tuple[Expressions, Term] | None:
     """Of a birth at 0/0, in a mean over the elements that a mask or weights choose: the mask or the weights."""
     at = quotients_by_zero(finding)
-    found = (
-        next((found for term in at[1] for found in matches(_MEAN_OF_CHOSEN, term)), None) if at is not None else None
-    )
-    return None if at is None or found is None else (at[0], found.terms["m"])
+    if at is None:
+        return None
+    return next(((at[0], found.terms["m"]) for term in at[1] for found in matches(_MEAN_OF_CHOSEN, term)), None)
 
 
 def mean_of_segments(finding: Finding) -> bool:

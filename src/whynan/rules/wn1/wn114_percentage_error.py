@@ -62,7 +62,7 @@ def match(finding: Finding) -> Explanation | None:
 
 def _target(term: Term, by: frozenset[Term]) -> str | None:
     """What an error is divided by, where it is one that is, and by what the birth divided."""
-    for b in by:
+    for b in (divisor for divisor in by if divisor.number is None):
         if fits(_RATIO_LESS_ONE, term, b=b) or fits(_OVER_TARGET, term, b=b, y=operand("abs(x)", b) or b):
             return "the target of the relative error"
         if fits("B * abs(x) + B * abs(y)", b) and fits(_OVER_MAGNITUDES, term):
