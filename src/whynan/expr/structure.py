@@ -18,7 +18,7 @@ from typing import Final
 
 from whynan.expr.normal import (
     NEGATIONS,
-    Term,
+    NormalForm,
     add,
     call,
     factors,
@@ -39,7 +39,7 @@ _SIGNS: Final = {"P": 1, "Q": 1, "N": -1}
 class Bindings:
     """What the names of a structure stand for."""
 
-    terms: Mapping[str, Term] = field(default_factory=dict[str, Term])
+    terms: Mapping[str, NormalForm] = field(default_factory=dict[str, NormalForm])
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def one_sign(self) -> bool:
@@ -50,17 +50,17 @@ class Bindings:
 Condition = Callable[[Bindings], bool]
 
 
-def matches(structure: str, term: Term, **known: Term) -> Iterator[Bindings]:
+def matches(structure: str, term: NormalForm, **known: NormalForm) -> Iterator[Bindings]:
     """Every way in which a term has a structure, of which some names may be known."""
     return _match(_read(structure), term, Bindings(known))
 
 
-def fits(structure: str, *terms: Term, where: Condition = lambda _: True, **known: Term) -> bool:
+def fits(structure: str, *terms: NormalForm, where: Condition = lambda _: True, **known: NormalForm) -> bool:
     """Whether one of the terms has a structure, with such bindings."""
     return any(where(found) for term in terms for found in matches(structure, term, **known))
 
 
-def operand(structure: str, term: Term) -> Term | None:
+def operand(structure: str, term: NormalForm) -> NormalForm | None:
     """The term that the name ``x`` of a structure stands for; None where a term has it not."""
     return next((found.terms["x"] for found in matches(structure, term)), None)
 
@@ -69,11 +69,11 @@ def operand(structure: str, term: Term) -> Term | None:
 
 
 @lru_cache(maxsize=1024)
-def _read(text: str) -> Term:
+def _read(text: str) -> NormalForm:
     return _term(ast.parse(text, mode="eval").body)
 
 
-def _term(node: ast.expr) -> Term:
+def _term(node: ast.expr) -> NormalForm:
     match node:
         case ast.Constant(value=int() | float() as value):
             return number(value)
@@ -103,25 +103,25 @@ def _term(node: ast.expr) -> Term:
             return _OTHERS
 
 
-def _power(base: Term, exponent: Term) -> Term:
+def _power(base: NormalForm, exponent: NormalForm) -> NormalForm:
     return call("**", base, exponent) if exponent.number is None else power(base, exponent.number)
 
 
-def _is_name(term: Term) -> bool:
+def _is_name(term: NormalForm) -> bool:
     return term.kind == "leaf" and term.name.startswith("$")
 
 
-def _is_number(term: Term) -> bool:
+def _is_number(term: NormalForm) -> bool:
     return _is_name(term) and term.name.isupper()
 
 
 @lru_cache(maxsize=4096)
-def _is_open(term: Term) -> bool:
+def _is_open(term: NormalForm) -> bool:
     """Whether it has names or alternatives."""
     return _is_name(term) or term.is_call("|", "each") or any(map(_is_open, term.arguments))
 
 
-def _fill(structure: Term, found: Bindings) -> Term:
+def _fill(structure: NormalForm, found: Bindings) -> NormalForm:
     """A structure with what is known in place of the names."""
     if not _is_open(structure):
         return structure
@@ -141,12 +141,12 @@ def _fill(structure: Term, found: Bindings) -> Term:
 # -- Matching ----------------------------------------------------------------------------------------------------------
 
 
-_Part = tuple[Term, float]
+_Part = tuple[NormalForm, float]
 """A part of a sum with its factor, or of a product with its exponent."""
 _Step = Callable[[_Part, _Part, Bindings], Iterator[Bindings]]
 
 
-def _match(structure: Term, term: Term, found: Bindings) -> Iterator[Bindings]:
+def _match(structure: NormalForm, term: NormalForm, found: Bindings) -> Iterator[Bindings]:
     structure = _fill(structure, found)
     if not _is_open(structure):
         if structure == term:
@@ -170,18 +170,18 @@ def _match(structure: Term, term: Term, found: Bindings) -> Iterator[Bindings]:
         yield from _match_arguments(structure.arguments, term.arguments, found)
 
 
-def _bind(name: Term, value: float, found: Bindings) -> Iterator[Bindings]:
+def _bind(name: NormalForm, value: float, found: Bindings) -> Iterator[Bindings]:
     if value * _SIGNS.get(name.name[1:], value) > 0 or (not value and name.name[1:] not in _SIGNS):
         yield Bindings(found.terms, {**found.numbers, name.name[1:]: value})
 
 
-def _summands(term: Term) -> list[Term]:
+def _summands(term: NormalForm) -> list[NormalForm]:
     if term.kind != "sum":
         return [term]
     return [*(scale(factor, part) for part, factor in term.parts), *([number(term.constant)] if term.constant else [])]
 
 
-def _match_arguments(wanted: Sequence[Term], given: Sequence[Term], found: Bindings) -> Iterator[Bindings]:
+def _match_arguments(wanted: Sequence[NormalForm], given: Sequence[NormalForm], found: Bindings) -> Iterator[Bindings]:
     if wanted[:1] == (_OTHERS,) or not (wanted or given):
         yield found
     elif wanted and given:
@@ -189,7 +189,7 @@ def _match_arguments(wanted: Sequence[Term], given: Sequence[Term], found: Bindi
             yield from _match_arguments(wanted[1:], given[1:], first)
 
 
-def _match_sum(structure: Term, term: Term, found: Bindings) -> Iterator[Bindings]:
+def _match_sum(structure: NormalForm, term: NormalForm, found: Bindings) -> Iterator[Bindings]:
     if len(structure.parts) == 1 and not structure.constant:
         factor, bare = split_coefficient(term)
         yield from _match_multiple(structure.parts[0], (bare, factor), found)
@@ -211,7 +211,7 @@ def _match_sum(structure: Term, term: Term, found: Bindings) -> Iterator[Binding
             yield matched
 
 
-def _match_product(structure: Term, term: Term, found: Bindings) -> Iterator[Bindings]:
+def _match_product(structure: NormalForm, term: NormalForm, found: Bindings) -> Iterator[Bindings]:
     factor, bare = split_coefficient(term)
     given = factors(bare)
     fixed, coefficients, others = _sort(factors(structure))
@@ -276,12 +276,12 @@ def _sort(parts: Sequence[_Part]) -> tuple[list[_Part], list[_Part], bool]:
 # -- What a term was computed from -------------------------------------------------------------------------------------
 
 
-def contains(term: Term, part: Term) -> bool:
+def contains(term: NormalForm, part: NormalForm) -> bool:
     """Whether a term is another, or was computed from it."""
     return term == part or any(contains(inside, part) for inside in term.arguments)
 
 
-def sources(term: Term, *parts: Term) -> frozenset[Term]:
+def sources(term: NormalForm, *parts: NormalForm) -> frozenset[NormalForm]:
     """What a term was computed from: some parts, which are not looked into, and leaves."""
     if term.kind == "leaf" or term in parts:
         return frozenset((term,))

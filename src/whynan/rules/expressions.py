@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
 from whynan.expr.normal import ONE, add, factors
 from whynan.expr.structure import Condition, fits, matches
 from whynan.expr.structure import operand as operand_of
@@ -56,7 +56,7 @@ def expressions(finding: Finding) -> Expressions | None:
     return _known[0][1]
 
 
-def logarithm_of_zero(finding: Finding) -> tuple[Expressions, Term] | None:
+def logarithm_of_zero(finding: Finding) -> tuple[Expressions, NormalForm] | None:
     """Of a birth at the logarithm of 0, or in its derivative there: what the logarithm is taken of."""
     found = expressions(finding)
     backward = finding.phase == "backward"
@@ -85,7 +85,7 @@ def _is_decayed_infinity(said: Note) -> bool:
     return is_infinite and str(said.values["operator"]).lower().endswith(_DECAYING)
 
 
-def divisors(finding: Finding) -> frozenset[Term]:
+def divisors(finding: Finding) -> frozenset[NormalForm]:
     """What a birth at a division divides by, without exponents."""
     found = expressions(finding)
     name = forward_base(finding) if finding.phase == "backward" else base(finding)
@@ -127,7 +127,7 @@ def _slope_of_infinity(finding: Finding) -> bool:
     return is_nan(finding) and below is not None and abs(below) == INF
 
 
-def root_at_zero(finding: Finding) -> tuple[Expressions, Term] | None:
+def root_at_zero(finding: Finding) -> tuple[Expressions, NormalForm] | None:
     """Of a birth in the derivative of a root, or of a fractional power, at 0: what the root is taken of."""
     name = forward_base(finding)
     found = expressions(finding)
@@ -138,7 +138,7 @@ def root_at_zero(finding: Finding) -> tuple[Expressions, Term] | None:
     return (found, without_coefficient(of)) if of is not None and power is not None and 0 < power < 1 else None
 
 
-def quotients_by_zero(finding: Finding) -> tuple[Expressions, list[Term]] | None:
+def quotients_by_zero(finding: Finding) -> tuple[Expressions, list[NormalForm]] | None:
     """Of a birth at a division by 0, or in its derivative: the quotient, and what was computed from it."""
     backward = finding.phase == "backward"
     name = forward_base(finding) if backward else base(finding)
@@ -153,7 +153,7 @@ def quotients_by_zero(finding: Finding) -> tuple[Expressions, list[Term]] | None
     return found, outcomes(found)
 
 
-def mean_of_chosen(finding: Finding) -> tuple[Expressions, Term] | None:
+def mean_of_chosen(finding: Finding) -> tuple[Expressions, NormalForm] | None:
     """Of a birth at 0/0, in a mean over the elements that a mask or weights choose: the mask or the weights."""
     at = quotients_by_zero(finding)
     if at is None:
@@ -167,7 +167,7 @@ def mean_of_segments(finding: Finding) -> bool:
     return at is not None and fits(_MEAN_OF_SEGMENTS, at[1][0])
 
 
-def logarithms_of_zero(finding: Finding) -> list[Term]:
+def logarithms_of_zero(finding: Finding) -> list[NormalForm]:
     """Of a birth at the logarithm of 0, or in a derivative with it: what was computed from it."""
     at = logarithm_of_zero(finding)
     if at is not None:
@@ -191,19 +191,19 @@ def _slope_of_product(finding: Finding) -> bool:
     )
 
 
-def without_coefficient(term: Term) -> Term:
+def without_coefficient(term: NormalForm) -> NormalForm:
     """A term without the number that it is multiplied by."""
     if term.kind == "sum" and not term.constant and len(term.parts) == 1:
         return term.parts[0][0]
     return term
 
 
-def outcomes(found: Expressions) -> list[Term]:
+def outcomes(found: Expressions) -> list[NormalForm]:
     """The birth, and what was computed from it."""
     return [without_coefficient(found.output_term(found.middle)), *downstream(found)]
 
 
-def downstream(found: Expressions) -> list[Term]:
+def downstream(found: Expressions) -> list[NormalForm]:
     """What was computed from the birth, the next first, without the numbers that it was multiplied by.
 
     Of a sum what is added as well: a product of vectors multiplies and adds in one operation.
@@ -216,7 +216,7 @@ def downstream(found: Expressions) -> list[Term]:
     ]
 
 
-def bounds(found: Expressions, term: Term) -> str:
+def bounds(found: Expressions, term: NormalForm) -> str:
     """`` for x = -200``, or from where to where all of x is; empty where the values of a term are not known."""
     for operation in found.operations.values():
         for argument in operation.arguments:
@@ -296,7 +296,7 @@ def quotient_message(finding: Finding, what: str) -> str:
     return f"{shown} is {result(finding)}: {what} is 0 here"
 
 
-def zero_times_infinity(finding: Finding) -> tuple[Expressions, Term] | None:
+def zero_times_infinity(finding: Finding) -> tuple[Expressions, NormalForm] | None:
     """Of a birth at 0 times an infinity, or in the derivative of a product there: the product."""
     first, second = _factor(finding, "self"), _factor(finding, "other")
     found = expressions(finding)
@@ -408,7 +408,7 @@ def match_exponential(structure: str, whole: str, why: str) -> Match:
     return match
 
 
-def match_product(fits: Callable[[Expressions, Term], bool], what: str, why: str) -> Match:
+def match_product(fits: Callable[[Expressions, NormalForm], bool], what: str, why: str) -> Match:
     """Matches 0 times an infinity where the product fits, which is called so."""
 
     def match(finding: Finding) -> Explanation | None:

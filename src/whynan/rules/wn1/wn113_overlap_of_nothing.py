@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Term
+from whynan.expr import NormalForm
 from whynan.expr.structure import Bindings, fits, matches, sources
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
@@ -46,7 +46,7 @@ _OF_UNION: Final = "x * ... / (A * a - B * x) | x * ... / (A * a + B * b - C * x
 _WHY: Final = "Where both boxes or masks are empty there is nothing to overlap: clamp the union away from 0, or leave such pairs out."
 
 
-def _is_one(term: Term) -> bool:
+def _is_one(term: NormalForm) -> bool:
     for found in matches(_OVERLAP, term):
         a, b, size = (found.terms[name] for name in "aby")
         if fits(_SIZES, size) and sources(size, a, b) == frozenset((a, b)):

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Term
+from whynan.expr import NormalForm
 from whynan.expr.structure import fits, operand
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
@@ -60,7 +60,7 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-def _target(term: Term, by: frozenset[Term]) -> str | None:
+def _target(term: NormalForm, by: frozenset[NormalForm]) -> str | None:
     """What an error is divided by, where it is one that is, and by what the birth divided."""
     for b in (divisor for divisor in by if divisor.number is None):
         if fits(_RATIO_LESS_ONE, term, b=b) or fits(_OVER_TARGET, term, b=b, y=operand("abs(x)", b) or b):

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Term
+from whynan.expr import NormalForm
 from whynan.expr.structure import fits
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
@@ -66,7 +66,7 @@ def match(finding: Finding) -> Explanation | None:
     return _told(quotient_message(finding, what), what)
 
 
-def _called(term: Term) -> str:
+def _called(term: NormalForm) -> str:
     """What a sum of squares is: a mean has a factor below 1, and a bank of filters weights."""
     if fits("P * x", term, where=lambda found: found.numbers["P"] < 1):
         return "the mean of the squares"

@@ -31,14 +31,14 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
 from whynan.expr.structure import fits, matches
 from whynan.rules.base import Rule
 from whynan.rules.expressions import downstream, match_product
 from whynan.rules.intents import guard
 
 
-def _is_one(found: Expressions, product: Term) -> bool:
+def _is_one(found: Expressions, product: NormalForm) -> bool:
     """Whether ``p log(p) - p x`` was computed from the product, which is the second of them."""
     return any(
         fits("A * p ** B * log(p) ** C * ... - A * q", *downstream(found), p=factor.terms["p"], q=product)

@@ -32,14 +32,14 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
+from whynan.expr import NormalForm
 from whynan.expr.structure import fits
 from whynan.rules.base import Rule
 from whynan.rules.expressions import match_product
 from whynan.rules.intents import guard
 
 
-def _is_one(term: Term) -> bool:
+def _is_one(term: NormalForm) -> bool:
     if fits("(exp | softmax)(x) ** P * ...", term):
         return False
     return fits(

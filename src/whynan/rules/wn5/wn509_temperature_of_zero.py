@@ -31,7 +31,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
 from whynan.expr.normal import factors
 from whynan.expr.structure import fits, sources
 from whynan.records import Finding
@@ -84,7 +84,7 @@ def _is_temperature(found: Expressions, by: str) -> bool:
     return fits(scores, *downstream(found), where=lambda softmax: _divides(below, softmax.terms["x"]))
 
 
-def _divides(below: Term, quotient: Term) -> bool:
+def _divides(below: NormalForm, quotient: NormalForm) -> bool:
     """Whether it is a quotient with this denominator, which is not computed from what it divides."""
     parts = factors(quotient)
     above = [base for base, power in parts if base != without_coefficient(below) or power > 0]

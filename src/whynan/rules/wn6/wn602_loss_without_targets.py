@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
 from whynan.expr.structure import operand as operand_of
 from whynan.ops.table import TORCH
 from whynan.records import Finding
@@ -75,7 +75,7 @@ def _written_out(finding: Finding) -> Explanation | None:
     return Explanation(quotient_message(finding, "the number of targets that are not ignored"), _WHY, STRUCTURE + 1)
 
 
-def _is_of_labels(found: Expressions, chosen: Term) -> bool:
+def _is_of_labels(found: Expressions, chosen: NormalForm) -> bool:
     """Whether a mask compares whole numbers with a negative one, or what is averaged is a loss of classes.
 
     A mask of what is not 0 alone may be one of words that are no padding.
