@@ -38,6 +38,8 @@ from whynan.rules.expressions import divisors, quotient_message, quotients_by_ze
 from whynan.rules.intents import QUOTIENT, UNIT, epsilon
 
 _UNIT: Final = "x * ... / sum(x ** 2) ** 0.5"
+_STANDARDISED: Final = "... / deviations(...) ** 0.5"
+"""The same of deviations from the mean, which is another hazard's."""
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -47,7 +49,7 @@ def match(finding: Finding) -> Explanation | None:
     birth, *later = at[1]
     # what is divided by is what the birth divides by: another norm may come later
     shared = [term for term in later if any(fits("y ** N * ...", term, y=by) for by in divisors(finding))]
-    if not fits(_UNIT, birth, *shared):
+    if not fits(_UNIT, birth, *shared) or fits(_STANDARDISED, birth):
         return None
     return Explanation(
         quotient_message(finding, "the norm of the vector"),
