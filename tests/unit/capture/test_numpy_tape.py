@@ -59,10 +59,7 @@ class Call:
         return np.transpose(getattr(self.carriers[0], kind)) if self.function is np.transpose else None
 
     def exact(self, key: int, *, known: bool = True) -> Any:
-        def widened(at: int, tensor: Any) -> Any:
-            return self.wide.get(id(self.inputs[at]), tensor.astype(np.float64)) if known else tensor
-
-        return self.run(widened)[key]
+        return self.run(lambda at, x: self.wide.get(id(self.inputs[at]), x.astype(np.float64)) if known else x)[key]
 
     def chain_link(self, said: Note) -> ChainLink:
         return ChainLink(role="step", op=self.name, phase="forward", site=None, typed_summary=said)
@@ -101,17 +98,14 @@ class Tape:
             index = planes.first_index(verdict.born)
             element = Element(index=index, shape=output.shape, dtype="float32", value=None, count=1, total=output.size)
             event = Event(len(self.labels.births), call.name, "forward", None)
-            plane = planes.label_plane(
-                verdict.born, self.labels.add(Birth(0, "birth", event, "invalid", element)), plane
-            )
+            birth = self.labels.add(Birth(0, "birth", event, "invalid", element))
+            plane = planes.label_plane(verdict.born, birth, plane)
         self.planes[id(output)] = plane
 
     def origins(self, array: Any) -> list[tuple[str, tuple[int, ...] | None]]:
         """The births whose bad or wrong numbers an array holds: function and element."""
         plane = self.planes.get(id(array), self.wrong.get(id(array)))
-        births = (
-            [self.labels.birth(label) for label in sorted(self.labels.labels_in(plane))] if plane is not None else []
-        )
+        births = map(self.labels.birth, sorted(self.labels.labels_in(plane)) if plane is not None else ())
         return [(str(b.event.op), b.element.index) for b in births]
 
 
