@@ -32,7 +32,7 @@ PARTS = 8
 OF_A_WATCH = frozenset(f"whynan.capture.torch.sinks.{name}" for name in ("gradients", "values_read"))
 PROTOCOLS = frozenset(
     f"{kind.__name__}.{name}"
-    for kind in (arrays.Arrays, arrays.Carrier, arrays.Event, damage.Exact)
+    for kind in (arrays.Arrays, arrays.Event, damage.Exact)
     for name, held in vars(kind).items()
     if not name.startswith("_") and (callable(held) or isinstance(held, property))
 )

@@ -6,12 +6,26 @@ import math
 import re
 from typing import TYPE_CHECKING, Final
 
-from whynan.expr.normal import LARGEST, ONE, Term, add, call, leaf, multiply, number, power, scale, sigmoid, subtract
+from whynan.expr.normal import (
+    LARGEST,
+    NEGATIONS,
+    ONE,
+    NormalForm,
+    add,
+    call,
+    leaf,
+    multiply,
+    number,
+    power,
+    scale,
+    sigmoid,
+    subtract,
+)
 from whynan.ops.names import base_name, bases, meaning, op_type
 from whynan.ops.table import ONNX, TORCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from whynan.records import Argument, Neighbourhood, Operation
 
@@ -35,7 +49,7 @@ class Expressions:
         self.middle = around.middle
         self._onnx = around.dialect == "onnx"
         self.operations = {operation.event: operation for operation in around.operations}
-        self._terms: dict[int, Term] = {}
+        self._terms: dict[int, NormalForm] = {}
 
     def operator_name(self, operation: Operation) -> str:
         """The base name of what an operation does, in ATen's vocabulary."""
@@ -44,7 +58,7 @@ class Expressions:
         name = base_name(operation.op)
         return name if name.startswith("__") else name.removesuffix("_")
 
-    def output_term(self, event: int) -> Term:
+    def output_term(self, event: int) -> NormalForm:
         """The term of what an event wrote; a leaf of an event that is not known."""
         known = self._terms.get(event)
         if known is None:
@@ -53,7 +67,7 @@ class Expressions:
             self._terms[event] = known = known if known.size <= LARGEST else leaf(f"event {event}")
         return known
 
-    def argument_term(self, event: int, *names: str) -> Term | None:
+    def argument_term(self, event: int, *names: str) -> NormalForm | None:
         """The term of an argument of an event, by its name in ATen's vocabulary; None where there is none."""
         operation = self.operations.get(event)
         found = None if operation is None else self._find_argument(operation, *names)
@@ -69,6 +83,19 @@ class Expressions:
         found = [o for o in self.operations.values() if o.hops > 0]
         return tuple(o.event for o in sorted(found, key=lambda o: (o.hops, o.event)))
 
+    def producers(self, event: int, *names: str) -> Iterator[Operation]:
+        """The operations that an argument comes from, the last first: what made it, what made the operand of that."""
+        given = self.recorded_argument(event, *names)
+        # what has written an argument came before what reads it
+        while given is not None and given.event is not None and given.event < event and given.event in self.operations:
+            event = given.event
+            yield self.operations[event]
+            given = self.recorded_argument(event, "self", "input")
+
+    def named(self, *names: str) -> list[Operation]:
+        """The operations of these names."""
+        return [operation for operation in self.operations.values() if self.operator_name(operation) in names]
+
     def is_copy(self, event: int) -> bool:
         """Whether an event gives its operand's elements again."""
         return event in self.operations and self.operator_name(self.operations[event]) in bases("see-through")
@@ -83,11 +110,11 @@ class Expressions:
                     return found
         return None
 
-    def tensor_terms(self, operation: Operation) -> list[Term]:
+    def tensor_terms(self, operation: Operation) -> list[NormalForm]:
         """The terms of all tensors among the arguments."""
         return [self._term(a) for a in operation.arguments if a.shape is not None or a.event is not None]
 
-    def _term(self, argument: Argument) -> Term:
+    def _term(self, argument: Argument) -> NormalForm:
         if argument.shape is None and argument.elements is None:
             value = argument.value
             return leaf("?") if value is None or not math.isfinite(value) else number(float(value))
@@ -121,7 +148,7 @@ class Expressions:
         found = self._find_argument(operation, *names)
         return None if found is None else self._term(found).number
 
-    def _operation_term(self, operation: Operation) -> Term:
+    def _operation_term(self, operation: Operation) -> NormalForm:
         base = self.operator_name(operation)
         reads = _READERS.get(base)
         made = reads(self, operation) if reads is not None else None
@@ -145,7 +172,7 @@ class Expressions:
 
     # -- what several spellings have in common -------------------------------------------------------------------
 
-    def operand_term(self, operation: Operation, *names: str) -> Term:
+    def operand_term(self, operation: Operation, *names: str) -> NormalForm:
         """The argument of this name, else the first."""
         found = self._find_argument(operation, *names, "self", "input")
         if found is not None:
@@ -153,11 +180,13 @@ class Expressions:
         arguments = self.tensor_terms(operation)
         return arguments[0] if arguments else leaf(f"event {operation.event}")
 
-    def operand_terms(self, operation: Operation, first: str = "self", second: str = "other") -> tuple[Term, Term]:
+    def operand_terms(
+        self, operation: Operation, first: str = "self", second: str = "other"
+    ) -> tuple[NormalForm, NormalForm]:
         """Two arguments by their names."""
         return self.operand_term(operation, first), self.operand_term(operation, second)
 
-    def distinct_operand_terms(self, operation: Operation) -> tuple[Term, Term]:
+    def distinct_operand_terms(self, operation: Operation) -> tuple[NormalForm, NormalForm]:
         """Two arguments, which are told apart where they are two choices of one tensor's elements."""
         a, b = (self._find_argument(operation, name) for name in ("self", "other"))
         x, y = self.operand_terms(operation)
@@ -188,27 +217,27 @@ class Expressions:
         return self._term(given).number
 
 
-def _add_term(e: Expressions, o: Operation) -> Term:
+def _add_term(e: Expressions, o: Operation) -> NormalForm:
     return _strip_epsilon(add(e.operand_term(o), scale(e.factor(o, "alpha"), e.operand_term(o, "other"))))
 
 
-def _sub_term(e: Expressions, o: Operation) -> Term:
+def _sub_term(e: Expressions, o: Operation) -> NormalForm:
     first, second = e.distinct_operand_terms(o)
     return _strip_epsilon(subtract(first, scale(e.factor(o, "alpha"), second)))
 
 
-def _rsub(e: Expressions, o: Operation) -> Term:
+def _rsub(e: Expressions, o: Operation) -> NormalForm:
     return _strip_epsilon(subtract(e.operand_term(o, "other"), scale(e.factor(o, "alpha"), e.operand_term(o))))
 
 
-def _strip_epsilon(term: Term) -> Term:
+def _strip_epsilon(term: NormalForm) -> NormalForm:
     """A sum without the constant that keeps it away from 0."""
     if term.kind == "sum" and term.parts and 0 < abs(term.constant) <= TINY:
         return add(term, number(-term.constant))
     return term
 
 
-def _pow_term(e: Expressions, o: Operation) -> Term | None:
+def _pow_term(e: Expressions, o: Operation) -> NormalForm | None:
     base, exponent = e.operand_terms(o, "self", "exponent")
     if (value := e.exponent(o.event)) is not None:
         return power(base, value)
@@ -217,19 +246,19 @@ def _pow_term(e: Expressions, o: Operation) -> Term | None:
     return call("pow", base, exponent)
 
 
-def _mean(e: Expressions, o: Operation) -> Term:
+def _mean(e: Expressions, o: Operation) -> NormalForm:
     count = e.reduced_count(o)
     return call("mean", e.operand_term(o)) if count is None else scale(1 / count, call("sum", e.operand_term(o)))
 
 
-def _variance(e: Expressions, o: Operation) -> Term:
+def _variance(e: Expressions, o: Operation) -> NormalForm:
     count, x = e.reduced_count(o), e.operand_term(o)
     correction = e.numeric_argument(o, "correction", "unbiased")
     free = None if count is None else count - (1.0 if correction is None else correction)
     return scale(1 / free, call("deviations", x)) if free and free > 0 else call("var", x)
 
 
-def _norm(e: Expressions, o: Operation) -> Term | None:
+def _norm(e: Expressions, o: Operation) -> NormalForm | None:
     kind = e.numeric_argument(o, "ord", "p")
     x = e.operand_term(o)
     if kind in (None, 2.0):
@@ -237,7 +266,7 @@ def _norm(e: Expressions, o: Operation) -> Term | None:
     return call("sum", call("abs", x)) if kind == 1 else call("norm", x)
 
 
-def _squared_error(e: Expressions, o: Operation) -> Term | None:
+def _squared_error(e: Expressions, o: Operation) -> NormalForm | None:
     squared = power(subtract(e.operand_term(o), e.operand_term(o, "target")), 2)
     reduction, count = e.numeric_argument(o, "reduction"), e.reduced_count(o)
     if reduction == 0:
@@ -245,19 +274,19 @@ def _squared_error(e: Expressions, o: Operation) -> Term | None:
     return call("sum", squared) if reduction == 2 or count is None else scale(1 / count, call("sum", squared))
 
 
-def _where_term(e: Expressions, o: Operation) -> Term | None:
+def _where_term(e: Expressions, o: Operation) -> NormalForm | None:
     terms = e.tensor_terms(o)
     if len(terms) != 3:
         return None
     return _where(terms[0], e.operand_term(o, "self", "X"), e.operand_term(o, "other", "Y"))
 
 
-def _masked_fill_term(e: Expressions, o: Operation) -> Term:
+def _masked_fill_term(e: Expressions, o: Operation) -> NormalForm:
     return _where(e.operand_term(o, "mask"), e.operand_term(o, "value"), e.operand_term(o))
 
 
-def _where(mask: Term, chosen: Term, other: Term) -> Term:
-    if mask.is_call("bitwise_not", "logical_not", "not"):
+def _where(mask: NormalForm, chosen: NormalForm, other: NormalForm) -> NormalForm:
+    if mask.is_call(*NEGATIONS):
         return call("where", mask.arguments[0], other, chosen)
     if mask.is_call("isnan") and mask.arguments[0] == chosen:
         # of a NaN it is NaN anyway
@@ -265,7 +294,7 @@ def _where(mask: Term, chosen: Term, other: Term) -> Term:
     return other if _is_limit(mask, chosen, other) else call("where", mask, chosen, other)
 
 
-def _is_limit(mask: Term, chosen: Term, product: Term) -> bool:
+def _is_limit(mask: NormalForm, chosen: NormalForm, product: NormalForm) -> bool:
     """Whether 0 is chosen for ``x log(y)`` where x is 0, as xlogy does."""
     at = mask.arguments[0] if mask.is_call("equal") and mask.arguments[1:] == (number(0),) else None
     if at is None or chosen not in (at, number(0)) or product.kind != "product":
@@ -280,7 +309,7 @@ _EQUATION: Final = re.compile(r"([^,]+),([^,]+)->(.*)")
 """Of two operands, with what is written of the result; what leaves that out is not read."""
 
 
-def _product_of_matrices(e: Expressions, o: Operation) -> Term | None:
+def _product_of_matrices(e: Expressions, o: Operation) -> NormalForm | None:
     """A product of matrices; of vectors it is a sum of products, and with ones a sum."""
     a, b = e.operand_term(o), e.operand_term(o, "mat2", "vec", "tensor", "other")
     if not _is_dot(e, o):
@@ -293,7 +322,7 @@ def _product_of_matrices(e: Expressions, o: Operation) -> Term | None:
     return call("sum", multiply(a, b)) if _is_vectors(e, o) else call("matmul", a, b)
 
 
-def _einsum_term(e: Expressions, o: Operation, a: Term, b: Term) -> Term | None:
+def _einsum_term(e: Expressions, o: Operation, a: NormalForm, b: NormalForm) -> NormalForm | None:
     """A product element by element, or the sum of one, where the equation says so."""
     given = e.recorded_argument(o.event, "equation")
     found = None if given is None or given.text is None else _EQUATION.fullmatch(given.text.replace(" ", ""))
@@ -323,28 +352,28 @@ def _is_vectors(e: Expressions, o: Operation) -> bool:
 # -- Functions that ATen and ONNX have in common -----------------------------------------------------------------------
 
 
-def _softplus(e: Expressions, o: Operation) -> Term | None:
+def _softplus(e: Expressions, o: Operation) -> NormalForm | None:
     beta = e.numeric_argument(o, "beta")
     return call("log", add(ONE, call("exp", e.operand_term(o)))) if beta in (None, 1.0) else None
 
 
-def _min_max_reader(name: str) -> Callable[[Expressions, Operation], Term | None]:
-    def read(e: Expressions, o: Operation) -> Term | None:
+def _min_max_reader(name: str) -> Callable[[Expressions, Operation], NormalForm | None]:
+    def read(e: Expressions, o: Operation) -> NormalForm | None:
         terms = e.tensor_terms(o)
         return call("maximum" if name == "max" else "minimum", *terms) if len(terms) == 2 else call(name, *terms[:1])
 
     return read
 
 
-def _unary_reader(make: Callable[[Term], Term]) -> Callable[[Expressions, Operation], Term | None]:
+def _unary_reader(make: Callable[[NormalForm], NormalForm]) -> Callable[[Expressions, Operation], NormalForm | None]:
     return lambda e, o: make(e.operand_term(o))
 
 
-def _call_reader(name: str) -> Callable[[Expressions, Operation], Term | None]:
+def _call_reader(name: str) -> Callable[[Expressions, Operation], NormalForm | None]:
     return lambda e, o: call(name, e.operand_term(o))
 
 
-_READERS: Final[dict[str, Callable[[Expressions, Operation], Term | None]]] = {
+_READERS: Final[dict[str, Callable[[Expressions, Operation], NormalForm | None]]] = {
     "add": _add_term,
     "sub": _sub_term,
     "rsub": _rsub,

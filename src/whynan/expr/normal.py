@@ -17,20 +17,22 @@ if TYPE_CHECKING:
 
 LARGEST: Final = 160
 """Parts that a term may have; of a larger one nothing is asked."""
+NEGATIONS: Final = ("bitwise_not", "logical_not", "not")
 _CLOSE: Final = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
-    """A leaf by its name; a sum with the factor of each part and a constant; a product with the exponent of each; a
-    function by its name with its arguments, each with 1.
+class NormalForm:
+    """What is computed, however it is written: a leaf by its name; a sum with the factor of each part and a constant; a
+    product with the exponent of each; a function by its name with its arguments, each with 1.
 
-    Made by the functions of this file only, which keep it in normal form.
+    Equal to every other spelling of it, it keeps nothing that a `term.Term` has for an edit: the nodes that it was read
+    from, the order of the operands, their parameters. Made by the functions of this file only.
     """
 
     kind: Literal["leaf", "sum", "product", "call"]
     name: str = ""
-    parts: tuple[tuple[Term, float], ...] = ()
+    parts: tuple[tuple[NormalForm, float], ...] = ()
     constant: float = 0.0
 
     @property
@@ -39,7 +41,7 @@ class Term:
         return 1 + sum(part.size for part, _ in self.parts)
 
     @property
-    def arguments(self) -> tuple[Term, ...]:
+    def arguments(self) -> tuple[NormalForm, ...]:
         """The parts without their numbers."""
         return tuple(part for part, _ in self.parts)
 
@@ -59,29 +61,29 @@ class Term:
         return f"[{inside}]" if self.kind == "product" else f"{self.name}({inside})" if self.parts else self.name
 
 
-def leaf(name: str) -> Term:
+def leaf(name: str) -> NormalForm:
     """Something that is not looked into."""
-    return Term("leaf", name)
+    return NormalForm("leaf", name)
 
 
-def number(value: float) -> Term:
+def number(value: float) -> NormalForm:
     """A number."""
-    return Term("sum", constant=float(value))
+    return NormalForm("sum", constant=float(value))
 
 
 ONE: Final = number(1)
 
 
-def _sorted(parts: Iterable[tuple[Term, float]]) -> tuple[tuple[Term, float], ...]:
+def _sorted(parts: Iterable[tuple[NormalForm, float]]) -> tuple[tuple[NormalForm, float], ...]:
     return tuple(sorted(parts, key=lambda p: str(p[0])))
 
 
 # -- sums ------------------------------------------------------------------------------------------------------------
 
 
-def add(*terms: Term) -> Term:
+def add(*terms: NormalForm) -> NormalForm:
     """The sum."""
-    constant, found = 0.0, dict[Term, float]()
+    constant, found = 0.0, dict[NormalForm, float]()
     for term in terms:
         parts = term.parts if term.kind == "sum" else ((term, 1.0),)
         constant += term.constant
@@ -90,28 +92,28 @@ def add(*terms: Term) -> Term:
     return _named_sum(constant, {part: factor for part, factor in found.items() if factor})
 
 
-def scale(factor: float, term: Term) -> Term:
+def scale(factor: float, term: NormalForm) -> NormalForm:
     """A multiple."""
     if factor == 0 or term.kind != "sum":
         return number(0) if factor == 0 else _sum(0.0, {term: factor})
     return _sum(term.constant * factor, {part: known * factor for part, known in term.parts})
 
 
-def subtract(term: Term, other: Term) -> Term:
+def subtract(term: NormalForm, other: NormalForm) -> NormalForm:
     """The difference."""
     return add(term, scale(-1, other))
 
 
-def _sum(constant: float, parts: dict[Term, float]) -> Term:
+def _sum(constant: float, parts: dict[NormalForm, float]) -> NormalForm:
     if not constant and len(parts) == 1:
         ((only, factor),) = parts.items()
         if _close(factor, 1):
             return only
     # no negative zero: it would tell two equal sums apart
-    return Term("sum", parts=_sorted(parts.items()), constant=constant + 0.0)
+    return NormalForm("sum", parts=_sorted(parts.items()), constant=constant + 0.0)
 
 
-def _named_sum(constant: float, parts: dict[Term, float]) -> Term:
+def _named_sum(constant: float, parts: dict[NormalForm, float]) -> NormalForm:
     """A sum, by its name where it has one: of a sigmoid, of a tanh, of log_softmax."""
     if constant and len(parts) == 1:
         ((only, factor),) = parts.items()
@@ -134,7 +136,7 @@ def _close(a: float, b: float) -> bool:
 # -- products --------------------------------------------------------------------------------------------------------
 
 
-def _split_coefficient(term: Term) -> tuple[float, Term]:
+def split_coefficient(term: NormalForm) -> tuple[float, NormalForm]:
     """A sum as a multiple of one that begins with 1; anything else as it is."""
     if term.kind != "sum" or not term.parts:
         return 1.0, term
@@ -142,21 +144,19 @@ def _split_coefficient(term: Term) -> tuple[float, Term]:
     return first, scale(1 / first, term)
 
 
-def _factors(term: Term) -> tuple[float, tuple[tuple[Term, float], ...]]:
-    if (value := term.number) is not None:
-        return value, ()
-    factor, bare = _split_coefficient(term)
-    return factor, bare.parts if bare.kind == "product" else ((bare, 1.0),)
+def factors(term: NormalForm) -> tuple[tuple[NormalForm, float], ...]:
+    """The factors of a product with their exponents; anything else is its only one."""
+    return term.parts if term.kind == "product" else ((term, 1.0),)
 
 
-def multiply(*terms: Term) -> Term:
+def multiply(*terms: NormalForm) -> NormalForm:
     """The product. What stands above and below the line is not cancelled: 0/0 is no 1."""
-    factor, found = 1.0, dict[tuple[Term, bool], float]()
-    exponent: list[Term] = []
+    factor, found = 1.0, dict[tuple[NormalForm, bool], float]()
+    exponent: list[NormalForm] = []
     for term in terms:
-        own, parts = _factors(term)
+        own, bare = split_coefficient(term) if term.number is None else (term.number, ONE)
         factor *= own
-        for base, power_of in parts:
+        for base, power_of in factors(bare) if bare != ONE else ():
             if base.is_call("exp"):
                 exponent.append(scale(power_of, base.arguments[0]))
                 continue
@@ -169,7 +169,7 @@ def multiply(*terms: Term) -> Term:
     return scale(factor, _named_product(found))
 
 
-def _named_product(found: dict[tuple[Term, bool], float]) -> Term:
+def _named_product(found: dict[tuple[NormalForm, bool], float]) -> NormalForm:
     """A product, by its name where it has one: of a softmax, of a sigmoid, of a tanh."""
     for (above, _), power_of in found.items():
         if power_of != 1:
@@ -188,32 +188,32 @@ def _named_product(found: dict[tuple[Term, bool], float]) -> Term:
     return _product(found)
 
 
-def _product(found: dict[tuple[Term, bool], float]) -> Term:
+def _product(found: dict[tuple[NormalForm, bool], float]) -> NormalForm:
     if not found:
         return ONE
     if len(found) == 1:
         (((only, _), exponent),) = found.items()
         if exponent == 1:
             return only
-    return Term("product", parts=_sorted_powers((base, exponent) for (base, _), exponent in found.items()))
+    return NormalForm("product", parts=_sorted_powers((base, exponent) for (base, _), exponent in found.items()))
 
 
-def _sorted_powers(parts: Iterable[tuple[Term, float]]) -> tuple[tuple[Term, float], ...]:
+def _sorted_powers(parts: Iterable[tuple[NormalForm, float]]) -> tuple[tuple[NormalForm, float], ...]:
     return tuple(sorted(parts, key=lambda p: (str(p[0]), p[1])))
 
 
-def _softmax(above: Term, below: Term) -> Term | None:
+def _softmax(above: NormalForm, below: NormalForm) -> NormalForm | None:
     """``exp(x) / sum(exp(x))``."""
     return call("softmax", above.arguments[0]) if below == call("sum", above) else None
 
 
-def _sigmoid_from_exp(above: Term, below: Term) -> Term | None:
+def _sigmoid_from_exp(above: NormalForm, below: NormalForm) -> NormalForm | None:
     """``exp(x) sigmoid(-x)``."""
     x = above.arguments[0]
     return sigmoid(x) if below.arguments[0] == scale(-1, x) else None
 
 
-def _tanh(above: Term, below: Term, exponent: float) -> Term | None:
+def _tanh(above: NormalForm, below: NormalForm, exponent: float) -> NormalForm | None:
     """``(exp(x) - exp(y)) / (exp(x) + exp(y))``, where one of them may be 1."""
     up = _two_exponentials(above)
     if exponent == 1 and below.is_call("sigmoid") and up is not None:
@@ -231,7 +231,7 @@ def _tanh(above: Term, below: Term, exponent: float) -> Term | None:
     return scale(f / down[0][1], call("tanh", scale(0.5, subtract(x, y))))
 
 
-def _two_exponentials(term: Term) -> list[tuple[Term, float]] | None:
+def _two_exponentials(term: NormalForm) -> list[tuple[NormalForm, float]] | None:
     found = [(part.arguments[0], factor) for part, factor in term.parts if part.is_call("exp")]
     if len(found) != len(term.parts):
         return None
@@ -240,7 +240,7 @@ def _two_exponentials(term: Term) -> list[tuple[Term, float]] | None:
     return found if len(found) == 2 else None
 
 
-def power(base: Term, exponent: float) -> Term:
+def power(base: NormalForm, exponent: float) -> NormalForm:
     """A power with a number as exponent."""
     if exponent == 1:
         return base
@@ -250,8 +250,8 @@ def power(base: Term, exponent: float) -> Term:
     if (value := base.number) is not None:
         if value > 0 or (whole and value):
             return number(value**exponent)
-        return Term("product", parts=((base, float(exponent)),))
-    factor, bare = _split_coefficient(base)
+        return NormalForm("product", parts=((base, float(exponent)),))
+    factor, bare = split_coefficient(base)
     if not whole and factor < 0:
         factor, bare = -factor, scale(-1, bare)
     outside = float(factor**exponent)
@@ -260,7 +260,7 @@ def power(base: Term, exponent: float) -> Term:
     return scale(outside, _power(bare, float(exponent), whole=whole))
 
 
-def _power(base: Term, exponent: float, *, whole: bool) -> Term:
+def _power(base: NormalForm, exponent: float, *, whole: bool) -> NormalForm:
     if base.is_call("exp"):
         return call("exp", scale(exponent, base.arguments[0]))
     if base.is_call("abs") and whole and exponent % 2 == 0:
@@ -272,8 +272,8 @@ def _power(base: Term, exponent: float, *, whole: bool) -> Term:
     return _power_term(base, exponent)
 
 
-def _power_term(base: Term, exponent: float) -> Term:
-    return base if exponent == 1 else Term("product", parts=((base, exponent),))
+def _power_term(base: NormalForm, exponent: float) -> NormalForm:
+    return base if exponent == 1 else NormalForm("product", parts=((base, exponent),))
 
 
 def _can_merge_exponents(exponent: float) -> bool:
@@ -281,7 +281,7 @@ def _can_merge_exponents(exponent: float) -> bool:
     return exponent == -1 or not float(exponent).is_integer()
 
 
-def _one_plus_exp(term: Term) -> Term | None:
+def _one_plus_exp(term: NormalForm) -> NormalForm | None:
     """The x of ``1 + exp(x)``."""
     if term.kind != "sum" or term.constant != 1 or len(term.parts) != 1:
         return None
@@ -292,27 +292,27 @@ def _one_plus_exp(term: Term) -> Term | None:
 # -- functions -------------------------------------------------------------------------------------------------------
 
 
-def sigmoid(x: Term) -> Term:
+def sigmoid(x: NormalForm) -> NormalForm:
     """The logistic function."""
-    return Term("call", "sigmoid", ((x, 1.0),))
+    return NormalForm("call", "sigmoid", ((x, 1.0),))
 
 
-def call(name: str, *arguments: Term) -> Term:
+def call(name: str, *arguments: NormalForm) -> NormalForm:
     """A function of terms, in another form where that is its normal one."""
     if arguments:
         made = _FORMS[name](arguments[0]) if name in _FORMS and len(arguments) == 1 else None
         if made is not None:
             return made
-    return Term("call", name, tuple((argument, 1.0) for argument in arguments))
+    return NormalForm("call", name, tuple((argument, 1.0) for argument in arguments))
 
 
-def _exp(x: Term) -> Term | None:
+def _exp(x: NormalForm) -> NormalForm | None:
     return ONE if x.number == 0 else None
 
 
-def _log(x: Term) -> Term | None:
+def _log(x: NormalForm) -> NormalForm | None:
     """``log(a^p)`` is ``p log(a)`` where a is no negative number; ``log(sum(exp(a)))`` has a name."""
-    factor, bare = _split_coefficient(x)
+    factor, bare = split_coefficient(x)
     if bare.is_call("sum") and bare.arguments[0].is_call("exp") and factor > 0:
         return add(number(math.log(factor)), call("logsumexp", bare.arguments[0].arguments[0]))
     if x.kind == "product" and len(x.parts) == 1:
@@ -322,7 +322,7 @@ def _log(x: Term) -> Term | None:
     return None
 
 
-def _without_maximum(x: Term) -> tuple[Term, Term] | None:
+def _without_maximum(x: NormalForm) -> tuple[NormalForm, NormalForm] | None:
     """The a and the ``max(a)`` of ``a - max(a)``, as they are subtracted to keep exponentials small."""
     for part, factor in x.parts if x.kind == "sum" else ():
         rest = subtract(x, scale(factor, part))
@@ -331,55 +331,55 @@ def _without_maximum(x: Term) -> tuple[Term, Term] | None:
     return None
 
 
-def _shift_invariant(name: str) -> Callable[[Term], Term | None]:
+def _shift_invariant(name: str) -> Callable[[NormalForm], NormalForm | None]:
     """Of a function that is the same without the maximum subtracted."""
 
-    def form(x: Term) -> Term | None:
+    def form(x: NormalForm) -> NormalForm | None:
         found = _without_maximum(x)
         return None if found is None else call(name, found[0])
 
     return form
 
 
-def _exp_of_logsumexp(x: Term) -> Term | None:
+def _exp_of_logsumexp(x: NormalForm) -> NormalForm | None:
     found = _without_maximum(x)
     return None if found is None else subtract(call("logsumexp", found[0]), found[1])
 
 
-def _odd_tanh(x: Term) -> Term | None:
+def _odd_tanh(x: NormalForm) -> NormalForm | None:
     """It is odd."""
-    factor, _ = _split_coefficient(x)
+    factor, _ = split_coefficient(x)
     return scale(-1, call("tanh", scale(-1, x))) if factor < 0 else None
 
 
-def _abs(x: Term) -> Term | None:
+def _abs(x: NormalForm) -> NormalForm | None:
     """Of a product of even powers it is the product."""
     if x.is_call("abs") or (x.kind == "product" and all(e % 2 == 0 for _, e in x.parts)):
         return x
-    factor, bare = _split_coefficient(x)
+    factor, bare = split_coefficient(x)
     return scale(abs(factor), call("abs", bare)) if factor != 1 else None
 
 
-def _sum_call(x: Term) -> Term | None:
+def _sum_call(x: NormalForm) -> NormalForm | None:
     """Factors go in front of a sum over elements; a sum over all elements of x - mean(x), squared, has a name."""
-    factor, bare = _split_coefficient(x) if not x.constant else (1.0, x)
+    factor, bare = split_coefficient(x) if not x.constant else (1.0, x)
     if factor != 1:
         return scale(factor, call("sum", bare))
     if x.kind == "product" and len(x.parts) == 1 and x.parts[0][1] == 2:
         inner = x.parts[0][0]
         for part, known in inner.parts if inner.kind == "sum" else ():
             rest = subtract(inner, scale(known, part))
-            bare_rest = _split_coefficient(rest)[1]
+            bare_rest = split_coefficient(rest)[1]
             if part.is_call("sum") and part.arguments[0] == bare_rest:
-                outer = _split_coefficient(rest)[0]
+                outer = split_coefficient(rest)[0]
                 # the mean is subtracted: 1/n of the sum, and n is not known here
                 if -1 < known / outer < 0:
                     return scale(outer * outer, call("deviations", bare_rest))
     return None
 
 
-def _deviations(x: Term) -> Term | None:
-    factor, bare = _split_coefficient(x)
+def _deviations(x: NormalForm) -> NormalForm | None:
+    factor, bare = split_coefficient(x)
     return scale(factor * factor, call("deviations", bare)) if factor != 1 else None
 
 

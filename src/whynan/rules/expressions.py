@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from whynan.expr import Expressions, Term
-from whynan.expr.normal import ONE, add
+from whynan.expr import Expressions, NormalForm
+from whynan.expr.normal import ONE, add, factors
+from whynan.expr.structure import Condition, fits, matches
+from whynan.expr.structure import operand as operand_of
 from whynan.ops.table import TORCH
 from whynan.records import Finding, Neighbourhood, Note
 from whynan.rules.base import STRUCTURE, Explanation
@@ -29,7 +31,13 @@ from whynan.rules.wording import forward_operand_source, operand_source, operand
 
 _LOGS: Final = ("log", "log2", "log10")
 _QUOTIENTS: Final = ("div", "true_divide")
-_SCATTERS: Final = ("index_add", "scatter_add", "scatter_reduce", "scatter")
+_SCATTERS: Final = "(index_add | scatter_add | scatter_reduce | scatter)"
+_MEAN_OF_SEGMENTS: Final = f"{_SCATTERS}(a, i, b, ...) * ... / ({_SCATTERS}(c, i, d, ...) | bincount(i, ...))"
+_MEAN_OF_CHOSEN: Final = (
+    "sum(m ** A * x ** B * ...) * ... / sum(m)"
+    " | sum(where(m, ...)) * ... / sum(m | ~m)"
+    " | (matmul(m, ...) | matmul(x, m, ...)) * ... / sum(m)"
+)
 _SUMS: Final = ("sum", "cumsum", "mean")
 _DECAYING: Final = ("softmax", "sigmoid", "exp")
 
@@ -48,7 +56,7 @@ def expressions(finding: Finding) -> Expressions | None:
     return _known[0][1]
 
 
-def logarithm_of_zero(finding: Finding) -> tuple[Expressions, Term] | None:
+def logarithm_of_zero(finding: Finding) -> tuple[Expressions, NormalForm] | None:
     """Of a birth at the logarithm of 0, or in its derivative there: what the logarithm is taken of."""
     found = expressions(finding)
     backward = finding.phase == "backward"
@@ -77,7 +85,7 @@ def _is_decayed_infinity(said: Note) -> bool:
     return is_infinite and str(said.values["operator"]).lower().endswith(_DECAYING)
 
 
-def divisors(finding: Finding) -> frozenset[Term]:
+def divisors(finding: Finding) -> frozenset[NormalForm]:
     """What a birth at a division divides by, without exponents."""
     found = expressions(finding)
     name = forward_base(finding) if finding.phase == "backward" else base(finding)
@@ -102,10 +110,7 @@ def sum_of_exponentials_too_large(finding: Finding) -> Expressions | None:
     if found is None or finding.phase == "backward" or finding.birth != "overflow" or base(finding) not in _SUMS:
         return None
     of = found.argument_term(found.middle, "self")
-    is_so = of is not None and any(
-        part.is_call("exp") and power == 1 for part, power in factors(without_coefficient(of))
-    )
-    return found if is_so else None
+    return found if of is not None and fits("exp(x) * ...", of) else None
 
 
 def _derived_from_infinity(finding: Finding) -> bool:
@@ -122,7 +127,7 @@ def _slope_of_infinity(finding: Finding) -> bool:
     return is_nan(finding) and below is not None and abs(below) == INF
 
 
-def root_at_zero(finding: Finding) -> tuple[Expressions, Term] | None:
+def root_at_zero(finding: Finding) -> tuple[Expressions, NormalForm] | None:
     """Of a birth in the derivative of a root, or of a fractional power, at 0: what the root is taken of."""
     name = forward_base(finding)
     found = expressions(finding)
@@ -133,7 +138,7 @@ def root_at_zero(finding: Finding) -> tuple[Expressions, Term] | None:
     return (found, without_coefficient(of)) if of is not None and power is not None and 0 < power < 1 else None
 
 
-def quotients_by_zero(finding: Finding) -> tuple[Expressions, list[Term]] | None:
+def quotients_by_zero(finding: Finding) -> tuple[Expressions, list[NormalForm]] | None:
     """Of a birth at a division by 0, or in its derivative: the quotient, and what was computed from it."""
     backward = finding.phase == "backward"
     name = forward_base(finding) if backward else base(finding)
@@ -145,56 +150,24 @@ def quotients_by_zero(finding: Finding) -> tuple[Expressions, list[Term]] | None
         return None
     if not (forward_is_zero(finding, by) if backward else is_zero(finding, by)):
         return None
-    return found, [without_coefficient(found.output_term(found.middle)), *downstream(found)]
+    return found, outcomes(found)
 
 
-def mean_of_chosen(finding: Finding) -> tuple[Expressions, Term] | None:
+def mean_of_chosen(finding: Finding) -> tuple[Expressions, NormalForm] | None:
     """Of a birth at 0/0, in a mean over the elements that a mask or weights choose: the mask or the weights."""
     at = quotients_by_zero(finding)
-    for term in () if at is None else at[1]:
-        above = [base.arguments[0] for base, power in factors(term) if power == 1 and base.is_call("sum")]
-        below = [base.arguments[0] for base, power in factors(term) if power == -1 and base.is_call("sum")]
-        for chosen in below:
-            if at is not None and any(_chooses(chosen, of) for of in above):
-                return at[0], chosen
-        if at is not None and (mask := _summed_by(term, below)) is not None:
-            return at[0], mask
-    return None
-
-
-def _summed_by(term: Term, sums: list[Term]) -> Term | None:
-    """The matrix of ones and zeros that a product of matrices sums with, where its own sum is below the line."""
-    products = [base for base, power in factors(term) if power == 1 and base.is_call("matmul")]
-    return next((chosen for chosen in sums if any(chosen in product.arguments for product in products)), None)
+    if at is None:
+        return None
+    return next(((at[0], found.terms["m"]) for term in at[1] for found in matches(_MEAN_OF_CHOSEN, term)), None)
 
 
 def mean_of_segments(finding: Finding) -> bool:
     """Of a birth at 0/0: whether values summed by an index are divided by how often it occurs."""
     at = quotients_by_zero(finding)
-    parts = factors(at[1][0]) if at is not None else ()
-    sums = [base for base, power in parts if power == 1 and base.is_call(*_SCATTERS)]
-    counts = [base for base, power in parts if power == -1 and base.is_call(*_SCATTERS, "bincount")]
-    return any(_index(made) == _index(count) is not None for made in sums for count in counts)
+    return at is not None and fits(_MEAN_OF_SEGMENTS, at[1][0])
 
 
-def _index(term: Term) -> Term | None:
-    arguments = term.arguments
-    return arguments[0] if term.is_call("bincount") else arguments[1] if len(arguments) > 2 else None
-
-
-def _chooses(chosen: Term, of: Term) -> bool:
-    if of.is_call("where"):
-        return of.arguments[0] == without_negation(chosen)
-    parts = [base for base, _ in factors(of)]
-    return len(parts) > 1 and chosen in parts
-
-
-def without_negation(mask: Term) -> Term:
-    """The mask that is negated; any other as it is."""
-    return mask.arguments[0] if mask.is_call("bitwise_not", "logical_not", "not") else mask
-
-
-def logarithms_of_zero(finding: Finding) -> list[Term]:
+def logarithms_of_zero(finding: Finding) -> list[NormalForm]:
     """Of a birth at the logarithm of 0, or in a derivative with it: what was computed from it."""
     at = logarithm_of_zero(finding)
     if at is not None:
@@ -207,7 +180,7 @@ def logarithms_of_zero(finding: Finding) -> list[Term]:
     found = expressions(finding)
     if found is None or not _slope_of_product(finding):
         return []
-    return [without_coefficient(found.output_term(found.middle)), *downstream(found)]
+    return outcomes(found)
 
 
 def _slope_of_product(finding: Finding) -> bool:
@@ -218,14 +191,19 @@ def _slope_of_product(finding: Finding) -> bool:
     )
 
 
-def without_coefficient(term: Term) -> Term:
+def without_coefficient(term: NormalForm) -> NormalForm:
     """A term without the number that it is multiplied by."""
     if term.kind == "sum" and not term.constant and len(term.parts) == 1:
         return term.parts[0][0]
     return term
 
 
-def downstream(found: Expressions) -> list[Term]:
+def outcomes(found: Expressions) -> list[NormalForm]:
+    """The birth, and what was computed from it."""
+    return [without_coefficient(found.output_term(found.middle)), *downstream(found)]
+
+
+def downstream(found: Expressions) -> list[NormalForm]:
     """What was computed from the birth, the next first, without the numbers that it was multiplied by.
 
     Of a sum what is added as well: a product of vectors multiplies and adds in one operation.
@@ -238,25 +216,7 @@ def downstream(found: Expressions) -> list[Term]:
     ]
 
 
-def factors(term: Term) -> tuple[tuple[Term, float], ...]:
-    """The factors of a product with their exponents; anything else is its only one."""
-    return term.parts if term.kind == "product" else ((term, 1.0),)
-
-
-def is_factor_downstream(found: Expressions, name: str) -> bool:
-    """Whether a function of this name is a factor of the birth, or of something that was computed from it."""
-    terms = [without_coefficient(found.output_term(found.middle)), *downstream(found)]
-    return any(part.is_call(name) for term in terms for part, _ in factors(term))
-
-
-def leaves(term: Term) -> frozenset[Term]:
-    """What a term was computed from, as far as is known."""
-    if term.kind == "leaf":
-        return frozenset((term,))
-    return frozenset(leaf for part in term.arguments for leaf in leaves(part))
-
-
-def bounds(found: Expressions, term: Term) -> str:
+def bounds(found: Expressions, term: NormalForm) -> str:
     """`` for x = -200``, or from where to where all of x is; empty where the values of a term are not known."""
     for operation in found.operations.values():
         for argument in operation.arguments:
@@ -336,7 +296,7 @@ def quotient_message(finding: Finding, what: str) -> str:
     return f"{shown} is {result(finding)}: {what} is 0 here"
 
 
-def zero_times_infinity(finding: Finding) -> tuple[Expressions, Term] | None:
+def zero_times_infinity(finding: Finding) -> tuple[Expressions, NormalForm] | None:
     """Of a birth at 0 times an infinity, or in the derivative of a product there: the product."""
     first, second = _factor(finding, "self"), _factor(finding, "other")
     found = expressions(finding)
@@ -383,40 +343,41 @@ def _factor(finding: Finding, name: str) -> float | None:
 
 
 Match = Callable[[Finding], Explanation | None]
-Fits = Callable[[Term], bool]
 
 
-def match_root(fits: Fits, what: str, why: str) -> Match:
-    """Matches the derivative of a root at 0 of a term that fits, which is called so."""
+def match_root(structure: str, what: str, why: str, *, where: Condition = lambda _: True) -> Match:
+    """Matches the derivative of a root at 0 of a term with this structure, which is called so."""
 
     def match(finding: Finding) -> Explanation | None:
         at = root_at_zero(finding)
-        return Explanation(root_message(finding, what), why, STRUCTURE) if at is not None and fits(at[1]) else None
+        if at is None or not fits(structure, at[1], where=where):
+            return None
+        return Explanation(root_message(finding, what), why, STRUCTURE)
 
     return match
 
 
-def match_quotient(fits: Fits, what: str, why: str) -> Match:
-    """Matches a division by 0, called so, where the quotient fits, or something that was computed from it."""
+def match_quotient(structure: str, what: str, why: str) -> Match:
+    """Matches a division by 0, called so, where the quotient, or what was computed from it, has this structure."""
 
     def match(finding: Finding) -> Explanation | None:
         at = quotients_by_zero(finding)
-        if at is None or not any(map(fits, at[1])):
+        if at is None or not fits(structure, *at[1]):
             return None
         return Explanation(quotient_message(finding, what), why, STRUCTURE)
 
     return match
 
 
-def match_logarithm(operand: Callable[[Term], Term | None], what: str, why: str, *, masked: bool = True) -> Match:
-    """Matches the logarithm of a term that is 0, called so, of whose operand `operand` finds the bounds.
+def match_logarithm(structure: str, what: str, why: str, *, masked: bool = True) -> Match:
+    """Matches the logarithm of a term that is 0, called so, with this structure of an x.
 
     Without `masked` the 0 of a logit of -Inf, which is exact, is left to other rules.
     """
 
     def match(finding: Finding) -> Explanation | None:
         at = logarithm_of_zero(finding)
-        of = None if at is None else operand(at[1])
+        of = None if at is None else operand_of(structure, at[1])
         if at is None or of is None or (not masked and is_exact_zero(finding)):
             return None
         return Explanation(logarithm_message(finding, what, bounds(at[0], of)), why, STRUCTURE)
@@ -424,32 +385,30 @@ def match_logarithm(operand: Callable[[Term], Term | None], what: str, why: str,
     return match
 
 
-def match_logarithm_product(fits: Fits, whole: str, why: str) -> Match:
-    """Matches the logarithm of 0 where something that was computed from it fits, which is called so."""
+def match_logarithm_product(structure: str, whole: str, why: str, *, where: Condition = lambda _: True) -> Match:
+    """Matches the logarithm of 0 where what was computed from it, which is called so, has this structure."""
 
     def match(finding: Finding) -> Explanation | None:
-        if not any(map(fits, logarithms_of_zero(finding))):
+        if not fits(structure, *logarithms_of_zero(finding), where=where):
             return None
         return Explanation(logarithm_product_message(finding, whole), why, STRUCTURE)
 
     return match
 
 
-def match_exponential(fits: Fits | str, whole: str, why: str) -> Match:
-    """Matches an exponential that is too large where something computed from it fits, or has a factor of this name."""
+def match_exponential(structure: str, whole: str, why: str) -> Match:
+    """Matches an exponential that is too large where something computed from it has this structure."""
 
     def match(finding: Finding) -> Explanation | None:
         found = exponential_too_large(finding)
-        if found is None:
-            return None
-        if not (is_factor_downstream(found, fits) if isinstance(fits, str) else any(map(fits, downstream(found)))):
+        if found is None or not fits(structure, *outcomes(found)):
             return None
         return Explanation(exponential_message(finding, whole), why, STRUCTURE)
 
     return match
 
 
-def match_product(fits: Callable[[Expressions, Term], bool], what: str, why: str) -> Match:
+def match_product(fits: Callable[[Expressions, NormalForm], bool], what: str, why: str) -> Match:
     """Matches 0 times an infinity where the product fits, which is called so."""
 
     def match(finding: Finding) -> Explanation | None:
@@ -457,8 +416,3 @@ def match_product(fits: Callable[[Expressions, Term], bool], what: str, why: str
         return Explanation(product_message(finding, what), why, STRUCTURE) if at is not None and fits(*at) else None
 
     return match
-
-
-def operand_of(name: str) -> Callable[[Term], Term | None]:
-    """The operand of a call of this name; None of any other term."""
-    return lambda term: term.arguments[0] if term.is_call(name) else None

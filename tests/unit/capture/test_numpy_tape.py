@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from whynan.capture.onnx.provenance import planes
 from whynan.capture.onnx.provenance.labels import Labels
+from whynan.capture.provenance.arrays import Carrier
 from whynan.capture.provenance.attribution import attribute
 from whynan.capture.provenance.damage import Source, taint_plane
 from whynan.records import ChainLink, Element, Note
 from whynan.traces import Birth, Event
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from whynan.capture.onnx.provenance.labels import Plane
-
-
-@dataclass
-class Carrier:
-    """An input that holds bad elements with known labels."""
-
-    tensor: Any
-    explains: Plane | None
-    literal: Plane | None = None
-    literal_nan: bool = False
-    saved: None = None
-
-    @property
-    def planes(self) -> list[Plane]:
-        return [p for p in (self.explains, self.literal) if p is not None]
 
 
 @dataclass
@@ -46,23 +28,19 @@ class Call:
     carriers: dict[int, Carrier] = field(default_factory=dict)
     answers: dict[str, Any] = field(default_factory=dict)
 
-    arrays: Any = planes
+    arrays = planes
     gone: frozenset[int] = frozenset()
-    scalar_literal: int = 0
-    is_literal_nan: bool = False
-    is_repeatable: bool = True
-    is_deterministic: bool = True
-    may_copy: bool = True
-    swallows: bool = False
-    reshapes: bool = False
+    scalar_literal = 0
+    is_repeatable = is_deterministic = may_copy = True
+    is_literal_nan = swallows = reshapes = False
 
     @property
     def name(self) -> str:
         return self.function.__name__
 
     def pointwise_operands(self, key: int) -> list[int] | None:
-        signature = getattr(self.function, "signature", "()")
-        return list(range(len(self.inputs))) if signature is None and key == 0 else None
+        is_pointwise = key == 0 and getattr(self.function, "signature", "()") is None
+        return list(range(len(self.inputs))) if is_pointwise else None
 
     def selection_mask(self, key: int) -> None:
         return None
@@ -78,15 +56,10 @@ class Call:
         return results[key]
 
     def moved_plane(self, kind: str, key: int) -> Any:
-        if self.function is not np.transpose:
-            return None
-        return np.transpose(getattr(self.carriers[0], kind))
+        return np.transpose(getattr(self.carriers[0], kind)) if self.function is np.transpose else None
 
     def exact(self, key: int, *, known: bool = True) -> Any:
-        def widened(at: int, tensor: Any) -> Any:
-            return self.wide.get(id(self.inputs[at]), tensor.astype(np.float64)) if known else tensor
-
-        return self.run(widened)[key]
+        return self.run(lambda at, x: self.wide.get(id(self.inputs[at]), x.astype(np.float64)) if known else x)[key]
 
     def chain_link(self, said: Note) -> ChainLink:
         return ChainLink(role="step", op=self.name, phase="forward", site=None, typed_summary=said)
@@ -97,17 +70,16 @@ class Tape:
 
     def __init__(self) -> None:
         self.labels = Labels()
-        self.planes: dict[int, Plane] = {}
-        self.wrong: dict[int, Plane] = {}
+        self.planes: dict[int, Any] = {}
+        self.wrong: dict[int, Any] = {}
         self.wide: dict[int, Any] = {}
         self.kept: list[Any] = []
 
     def __call__(self, function: Callable[..., Any], *given: Any) -> Any:
         inputs = tuple(np.asarray(x, dtype=np.float32) if isinstance(x, list) else x for x in given)
-        self.kept += inputs
         call = Call(function, inputs, self.labels, self.wide)
         (output,) = call.run(lambda _, tensor: tensor)
-        self.kept.append(output)
+        self.kept += (*inputs, output)
         known = {i: self.planes[id(x)] for i, x in enumerate(inputs) if id(x) in self.planes}
         if planes.is_floating(output) and planes.bad_mask(output).any():
             call.carriers = {i: Carrier(inputs[i], plane) for i, plane in known.items()}
@@ -124,8 +96,7 @@ class Tape:
         plane = verdict.carried
         if verdict.born.any():
             index = planes.first_index(verdict.born)
-            value, shape = planes.value_at(output, index or ()), output.shape
-            element = Element(index=index, shape=shape, dtype="float32", value=value, count=1, total=output.size)
+            element = Element(index=index, shape=output.shape, dtype="float32", value=None, count=1, total=output.size)
             event = Event(len(self.labels.births), call.name, "forward", None)
             birth = self.labels.add(Birth(0, "birth", event, "invalid", element))
             plane = planes.label_plane(verdict.born, birth, plane)
@@ -134,8 +105,7 @@ class Tape:
     def origins(self, array: Any) -> list[tuple[str, tuple[int, ...] | None]]:
         """The births whose bad or wrong numbers an array holds: function and element."""
         plane = self.planes.get(id(array), self.wrong.get(id(array)))
-        found = sorted(self.labels.labels_in(plane)) if plane is not None else []
-        births = [self.labels.birth(label) for label in found]
+        births = map(self.labels.birth, sorted(self.labels.labels_in(plane)) if plane is not None else ())
         return [(str(b.event.op), b.element.index) for b in births]
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
 from whynan.records import Argument, Neighbourhood, Operation
 
 Value = tuple[int | str, Any]
@@ -100,14 +100,14 @@ class Program:
         shown = {"shape": np.shape(values), "min": float(values.min()), "max": float(values.max())}
         return Argument(name=name, **where, **shown)
 
-    def term(self, value: Value) -> Term:
+    def term(self, value: Value) -> NormalForm:
         """The normal form of a value."""
         assert isinstance(value[0], int)
         around = Neighbourhood(dialect=self.dialect, middle=value[0], operations=tuple(self.operations))
         return Expressions(around).output_term(value[0])
 
 
-def computed(term: Term, leaves: dict[str, Any]) -> Any:
+def computed(term: NormalForm, leaves: dict[str, Any]) -> Any:
     """The numbers of a term."""
     if term.kind == "leaf":
         return leaves[term.name]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
 from whynan.expr.normal import call, leaf, multiply
 from whynan.records import Argument, Neighbourhood, Operation
 
@@ -18,14 +18,14 @@ def given(name: str, of: int, *, event: bool = False, shape: tuple[int, ...] = (
     return Argument(name=name, **where, shape=shape, min=value, max=value + 0.25 if shape else value)
 
 
-def form(*operations: tuple[str, tuple[Argument, ...]], shape: tuple[int, ...] = ()) -> Term:
+def form(*operations: tuple[str, tuple[Argument, ...]], shape: tuple[int, ...] = ()) -> NormalForm:
     """The normal form of the last of some operations."""
     told = [Operation(event=i, op=op, hops=0, arguments=a, shape=shape) for i, (op, a) in enumerate(operations)]
     around = Neighbourhood(dialect="onnx", middle=len(told) - 1, operations=tuple(told))
     return Expressions(around).output_term(len(told) - 1)
 
 
-def einsum(equation: str, *shapes: tuple[int, ...], shape: tuple[int, ...] = (2,)) -> Term:
+def einsum(equation: str, *shapes: tuple[int, ...], shape: tuple[int, ...] = (2,)) -> NormalForm:
     operands = [given(f"Inputs[{i}]", i, shape=of) for i, of in enumerate(shapes)]
     return form(("Einsum", (*operands, Argument(name="equation", text=equation))), shape=shape)
 
@@ -54,7 +54,7 @@ def test_a_matrix_product_of_a_matrix_and_a_vector_is_none() -> None:
     assert form(("MatMul", operands), shape=(2,)) == call("matmul", A, B)
 
 
-def chosen(zero: float, at: int, other: int) -> Term:
+def chosen(zero: float, at: int, other: int) -> NormalForm:
     """``Where(at == zero, at, other log(b))``."""
     return form(
         ("Log", (given("input", 1),)),

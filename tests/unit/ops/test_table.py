@@ -40,7 +40,6 @@ OTHERS = {
     "source.decisions.values:TESTS": "functions by name",
     "rules.wn1.wn105_inf_in_product_sum:RULE": "a formula for each, in the order in which they are offered",
     "rules.wn1.wn106_function_of_infinity:RULE": "a formula for each, in the order in which they are offered",
-    "rules.wn5.wn509_temperature_of_zero:_MEASURED": "functions of terms, some of which no framework has",
     "expr.from_python:_PLAIN": "Python's own functions",
     "source.exporter_metadata:_BUILTIN": "Python's own functions",
     "source.decisions.values:_SAME": "calls on a number of Python's or NumPy's",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -71,19 +72,20 @@ class Arrays(Protocol):
         ...
 
 
-class Carrier(Protocol):
+@dataclass(slots=True)
+class Carrier:
     """The labels of one operand: those that explain a bad result, literals, and those kept in saved tensors."""
 
     tensor: Array
-    explains: Array | None
-    literal: Array | None
-    literal_nan: bool
-    saved: Array | None
+    explains: Array | None = None
+    literal: Array | None = None
+    literal_nan: bool = False
+    saved: Array | None = None
 
     @property
     def planes(self) -> list[Array]:
         """Those that there are."""
-        ...
+        return [plane for plane in (self.explains, self.literal, self.saved) if plane is not None]
 
 
 class Event(Protocol):

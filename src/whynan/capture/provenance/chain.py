@@ -158,8 +158,8 @@ def _holds(op: str, value: Any, parts: list[Part], dtype: str) -> bool:
 # -- Which term of a sum of products made it what it is ----------------------------------------------------------------
 
 
-class Term(NamedTuple):
-    """The decisive term: its place in the sum, both factors, and which of them to follow."""
+class Addend(NamedTuple):
+    """The decisive term of a sum of products: its place in the sum, both factors, and which of them to follow."""
 
     place: int
     factors: tuple[float, float]
@@ -173,7 +173,7 @@ class Term(NamedTuple):
 
 def decisive_term(
     first: NDArray[np.float64], second: NDArray[np.float64], value: float, computed: tuple[bool, bool]
-) -> Term | None:
+) -> Addend | None:
     """The greatest term of a product of two rows; of a product that is 0, the term whose computed factor is 0.
 
     `computed`: whether each operand was computed in this run, and so has a cause of its own.
@@ -191,7 +191,7 @@ def decisive_term(
             if weight.reshape(-1)[place] < 0:
                 return None
             side, k = divmod(place, first.size)
-            return Term(k, (float(first[k]), float(second[k])), side)
+            return Addend(k, (float(first[k]), float(second[k])), side)
         k = int(np.argmax(np.nan_to_num(np.abs(first * second), nan=np.inf, posinf=np.inf)))
     x, y = float(first[k]), float(second[k])
-    return Term(k, (x, y), int((abs(x) < abs(y)) if abs(value) >= 1 else (abs(x) > abs(y))))
+    return Addend(k, (x, y), int((abs(x) < abs(y)) if abs(value) >= 1 else (abs(x) > abs(y))))

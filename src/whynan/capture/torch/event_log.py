@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.capture.provenance.arrays import Carrier
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.provenance.labels import Labels
     from whynan.capture.torch.sites import Lane
@@ -290,21 +291,6 @@ def forward_number(node: Any) -> int:
 
 APART: Final = 8
 """So many elements that one event bears are told apart; of more, only NaN from Inf."""
-
-
-@dataclass(slots=True)
-class Carrier:
-    """The labels of one operand: those that explain a bad result, literals, and those kept in saved tensors."""
-
-    tensor: Tensor
-    explains: Tensor | None = None
-    literal: Tensor | None = None
-    literal_nan: bool = False
-    saved: Tensor | None = None
-
-    @property
-    def planes(self) -> list[Tensor]:
-        return [p for p in (self.explains, self.literal, self.saved) if p is not None]
 
 
 @dataclass(slots=True)

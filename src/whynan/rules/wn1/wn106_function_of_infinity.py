@@ -31,8 +31,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Term
-from whynan.expr.normal import ONE, add, call, scale, sigmoid
+from whynan.expr.structure import fits
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
@@ -41,8 +40,11 @@ from whynan.rules.facts import INF, base, is_nan, number_text, operand, row, val
 from whynan.rules.intents import guard
 from whynan.rules.wording import derivative, named_value_text, operand_source, operator_text, row_text
 
-_GATES: Final = ("sigmoid", "hardsigmoid", "erf", "tanh")
-"""What the gates of activations are made of."""
+_GATES: Final = "(sigmoid | hardsigmoid | erf | tanh)"
+_GATE: Final = f"{_GATES}(C * x) | {_GATES}(C * log(1 + exp(x)))"
+_GATED: Final = f"{_GATE} | 1 + B * ({_GATE})"
+"""A sigmoid, an error function moved to 0 and 2, a tanh of softplus(x)."""
+_LOSS_OF_LOGITS: Final = "q - log(sigmoid(x)) | q + log(1 + exp(-x))"
 _INSIDE = {
     "binary_cross_entropy_with_logits": "the loss multiplies the logit by 1 - target, or subtracts it from itself",
     "softsign": "it divides an infinity by an infinity",
@@ -96,28 +98,11 @@ def _written_out(finding: Finding) -> Explanation | None:
     if endless is None or gate is None:
         return None
     x = without_coefficient(endless)
-    if value(finding, names[0]) == -INF and _is_gate(without_coefficient(gate), x):
+    if value(finding, names[0]) == -INF and fits(_GATED, without_coefficient(gate), x=x):
         return Explanation(product_message(finding, "an activation, x times its gate"), _WHY_GATED, STRUCTURE)
-    if any(_is_loss_of_logits(term, at[1], x) for term in downstream(at[0])):
+    if fits(_LOSS_OF_LOGITS, *downstream(at[0]), q=at[1], x=x):
         return Explanation(product_message(finding, "the cross-entropy of logits"), _WHY_LOGIT, STRUCTURE)
     return None
-
-
-def _is_gate(gate: Term, x: Term) -> bool:
-    """Whether it is a sigmoid of x, an error function moved to 0 and 2, or a tanh of softplus(x)."""
-    inside = gate.arguments[0] if gate.kind == "sum" and gate.constant == 1 and len(gate.parts) == 1 else gate
-    if not inside.is_call(*_GATES):
-        return False
-    of = without_coefficient(inside.arguments[0])
-    return of in (x, call("log", add(ONE, call("exp", x))))
-
-
-def _is_loss_of_logits(term: Term, product: Term, x: Term) -> bool:
-    """Whether a term is ``(1 - y) x - log(sigmoid(x))``, of which the product is the first part."""
-    rest = {(call("log", sigmoid(x)), -1.0), (call("log", add(ONE, call("exp", scale(-1, x)))), 1.0)}
-    if term.kind != "sum" or term.constant or len(term.parts) != 2:
-        return False
-    return (product, 1.0) in term.parts and any(part in rest for part in term.parts)
 
 
 RULE = Rule(

@@ -29,31 +29,27 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
+from typing import Final
+
+from whynan.expr.structure import fits
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import divisors, factors, quotient_message, quotients_by_zero
+from whynan.rules.expressions import divisors, quotient_message, quotients_by_zero
 from whynan.rules.intents import QUOTIENT, UNIT, epsilon
 
-
-def _is_one(term: Term) -> bool:
-    parts = factors(term)
-    below = [base.arguments[0] for base, power in parts if power == -0.5 and base.is_call("sum")]
-    squared = [inner for of in below for inner, power in factors(of) if power == 2 and len(factors(of)) == 1]
-    return any(power == 1 and base in squared for base, power in parts)
-
-
-def _shares(term: Term, by: frozenset[Term]) -> bool:
-    """Whether what a term divides by is what the birth divides by: another norm may come later."""
-    return any(power < 0 and base in by for base, power in factors(term))
+_UNIT: Final = "x * ... / sum(x ** 2) ** 0.5"
+_STANDARDISED: Final = "... / deviations(...) ** 0.5"
+"""The same of deviations from the mean, which is another hazard's."""
 
 
 def match(finding: Finding) -> Explanation | None:
     at = quotients_by_zero(finding)
     if at is None:
         return None
-    by = divisors(finding)
-    if not any(_is_one(term) and (number == 0 or _shares(term, by)) for number, term in enumerate(at[1])):
+    birth, *later = at[1]
+    # what is divided by is what the birth divides by: another norm may come later
+    shared = [term for term in later if any(fits("y ** N * ...", term, y=by) for by in divisors(finding))]
+    if not fits(_UNIT, birth, *shared) or fits(_STANDARDISED, birth):
         return None
     return Explanation(
         quotient_message(finding, "the norm of the vector"),

@@ -31,22 +31,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import factors, match_quotient, without_coefficient
+from whynan.rules.expressions import match_quotient
 from whynan.rules.intents import QUOTIENT, epsilon, greatest, reformulation, scaled
 
-
-def _is_one(term: Term) -> bool:
-    parts = factors(term)
-    above = [base.arguments[0] for base, power in parts if power == 1 and base.is_call("sum")]
-    # the root of each sum, or one root of their product
-    under = [part for base, power in parts if power == -0.5 for part, _ in factors(without_coefficient(base))]
-    below = [part.arguments[0] for part in under if part.is_call("sum")]
-    squared = {inner for of in below for inner, power in factors(of) if power == 2}
-    return len(squared) == 2 and any({base for base, _ in factors(of)} == squared for of in above)
-
-
+_COSINE: Final = " | ".join(
+    f"sum(a * b) * ... / {norms}"
+    for norms in ("(sum(a ** 2) ** 0.5 * sum(b ** 2) ** 0.5)", "(sum(a ** 2) * sum(b ** 2)) ** 0.5")
+)
+"""Over the root of each sum, or one root of their product."""
 _A: Final = f"({scaled('a')})"
 _B: Final = f"({scaled('b')})"
 _NORMS: Final = f"vector_norm({_A}, dim=d) * vector_norm({_B}, dim=d)"
@@ -56,7 +49,7 @@ RULE = Rule(
     "WN110",
     "cosine-by-hand",
     match_quotient(
-        _is_one,
+        _COSINE,
         "the product of the norms",
         "A vector of zeros has no direction, and no angle to another. torch.nn.functional.cosine_similarity keeps the norms "
         "away from 0.",

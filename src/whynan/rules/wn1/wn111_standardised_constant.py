@@ -31,15 +31,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import factors, match_quotient
+from whynan.rules.expressions import match_quotient
 from whynan.rules.intents import QUOTIENT, epsilon, greatest, reformulation, scaled
-
-
-def _is_one(term: Term) -> bool:
-    return any(base.is_call("deviations", "var") and power == -0.5 for base, power in factors(term))
-
 
 _ROW: Final = f"({scaled('x')})"
 _EQUAL: Final = "amax(x, dim=d, keepdim=True) == amin(x, dim=d, keepdim=True)"
@@ -56,7 +50,7 @@ RULE = Rule(
     "WN111",
     "standardised-constant",
     match_quotient(
-        _is_one,
+        "... / (deviations | var)(...) ** 0.5",
         "the standard deviation",
         "Elements that are all equal have a standard deviation of 0. Add a small number to it before the division.",
     ),

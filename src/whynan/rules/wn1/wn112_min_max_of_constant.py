@@ -29,28 +29,15 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import factors, match_quotient
+from whynan.rules.expressions import match_quotient
 from whynan.rules.intents import QUOTIENT, epsilon
-
-
-def _is_one(term: Term) -> bool:
-    return any(power == -1 and _is_range(base) for base, power in factors(term))
-
-
-def _is_range(term: Term) -> bool:
-    if term.kind != "sum" or len(term.parts) != 2 or term.constant:
-        return False
-    (first, one), (second, other) = term.parts
-    return {first.name, second.name} == {"max", "min"} and one == -other and first.arguments == second.arguments
-
 
 RULE = Rule(
     "WN112",
     "min-max-of-constant",
     match_quotient(
-        _is_one,
+        "... / (A * max(x) - A * min(x))",
         "the range, max - min,",
         "Elements that are all equal have no range. Keep it away from 0 before the division.",
     ),

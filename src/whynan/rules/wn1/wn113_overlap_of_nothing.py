@@ -32,53 +32,26 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Term
+from whynan.expr import NormalForm
+from whynan.expr.structure import Bindings, fits, matches, sources
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import factors, quotient_message, quotients_by_zero, without_coefficient
+from whynan.rules.expressions import quotient_message, quotients_by_zero
 from whynan.rules.intents import QUOTIENT, epsilon
 
+_OVERLAP: Final = "sum(a ** A * b ** B) * ... / y"
+_SIZES: Final = "each(A * sum(...))"
+_OF_UNION: Final = "x * ... / (A * a - B * x) | x * ... / (A * a + B * b - C * x)"
+"""As the overlap of two boxes is compared with what they cover together."""
 _WHY: Final = "Where both boxes or masks are empty there is nothing to overlap: clamp the union away from 0, or leave such pairs out."
 
 
-def _is_one(term: Term) -> bool:
-    parts = factors(term)
-    above = [without_coefficient(base) for base, power in parts if power == 1]
-    overlaps = [t.arguments[0] for t in above if t.is_call("sum") and len(factors(t.arguments[0])) == 2]
-    below = [base for base, power in parts if power == -1]
-    return any(_is_size(base, {mask for mask, _ in factors(of)}) for of in overlaps for base in below)
-
-
-def _is_size(term: Term, masks: set[Term]) -> bool:
-    found = term.arguments if term.kind == "sum" else (term,)
-    inside = [part.arguments[0] for part in found if part.is_call("sum")]
-    # the sum of several maps, counted at once
-    inside = [each for of in inside for each in (of.arguments if of.kind == "sum" and not of.constant else (of,))]
-    sizes = [{_without_complement(mask) for mask, _ in factors(of)} for of in inside]
-    return all(part.is_call("sum") for part in found) and set[Term]().union(*sizes) == masks
-
-
-def _without_complement(mask: Term) -> Term:
-    """The mask of ``1 - mask``, as false positives and negatives are counted."""
-    if mask.kind == "sum" and mask.constant == 1 and len(mask.parts) == 1 and mask.parts[0][1] == -1:
-        return mask.arguments[0]
-    return mask
-
-
-def _is_of_union(term: Term) -> bool:
-    """``x / (a + b - x)``, as the overlap of two boxes is compared with what they cover together."""
-    above = [base for base, power in factors(without_coefficient(term)) if power == 1]
-    unions = [
-        base
-        for base, power in factors(without_coefficient(term))
-        if power == -1 and base.kind == "sum" and not base.constant
-    ]
-    return any(_subtracts(union, overlap) for union in unions for overlap in above)
-
-
-def _subtracts(union: Term, overlap: Term) -> bool:
-    number = dict(union.parts).get(overlap)
-    return number is not None and len(union.parts) > 1 and all(n * number < 0 for p, n in union.parts if p != overlap)
+def _is_one(term: NormalForm) -> bool:
+    for found in matches(_OVERLAP, term):
+        a, b, size = (found.terms[name] for name in "aby")
+        if fits(_SIZES, size) and sources(size, a, b) == frozenset((a, b)):
+            return True
+    return False
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -86,7 +59,7 @@ def match(finding: Finding) -> Explanation | None:
     if at is None:
         return None
     if not any(_is_one(term) for term in at[1]):
-        if not _is_of_union(at[1][0]):
+        if not fits(_OF_UNION, at[1][0], where=Bindings.one_sign):
             return None
         return Explanation(quotient_message(finding, "the size of the union"), _WHY, STRUCTURE)
     return Explanation(

@@ -31,11 +31,19 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
+from typing import Final
+
+from whynan.expr import NormalForm
+from whynan.expr.structure import fits, operand
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import divisors, factors, quotient_message, quotients_by_zero, without_coefficient
+from whynan.rules.expressions import divisors, quotient_message, quotients_by_zero
 from whynan.rules.intents import QUOTIENT, epsilon
+
+_RATIO_LESS_ONE: Final = "abs(1 - x / b) ** A * ... | (1 - x / b) ** 2 * ..."
+_DIFFERENCE: Final = "(A * x - A * y | abs(A * x - A * y)) ** P * ..."
+_OVER_TARGET: Final = f"{_DIFFERENCE} * b ** N"
+_OVER_MAGNITUDES: Final = f"{_DIFFERENCE} * (B * abs(x) + B * abs(y)) ** N"
 
 
 def match(finding: Finding) -> Explanation | None:
@@ -52,52 +60,14 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-def _target(term: Term, by: frozenset[Term]) -> str | None:
+def _target(term: NormalForm, by: frozenset[NormalForm]) -> str | None:
     """What an error is divided by, where it is one that is, and by what the birth divided."""
-    if any(_is_ratio_less_one(base, by, squared=power == 2) for base, power in factors(term)):
-        return "the target of the relative error"
-    above = [_difference(base) for base, power in factors(term) if power > 0]
-    for base, power in factors(term):
-        if power >= 0 or base not in by:
-            continue
-        for difference in above:
-            if difference and _without_sign(base) in difference:
-                return "the target of the relative error"
-            if difference and _magnitudes(base) == difference:
-                return "the sum of |target| and |prediction|"
+    for b in (divisor for divisor in by if divisor.number is None):
+        if fits(_RATIO_LESS_ONE, term, b=b) or fits(_OVER_TARGET, term, b=b, y=operand("abs(x)", b) or b):
+            return "the target of the relative error"
+        if fits("B * abs(x) + B * abs(y)", b) and fits(_OVER_MAGNITUDES, term):
+            return "the sum of |target| and |prediction|"
     return None
-
-
-def _is_ratio_less_one(term: Term, by: frozenset[Term], *, squared: bool) -> bool:
-    """``|1 - x / y|``, or its square."""
-    inside = without_coefficient(_without_sign(term))
-    if not (squared or term.is_call("abs")) or inside.kind != "sum" or len(inside.parts) != 1:
-        return False
-    ratio, factor = inside.parts[0]
-    if factor != -inside.constant or sorted(power for _, power in factors(ratio)) != [-1, 1]:
-        return False
-    return any(power == -1 and base in by for base, power in factors(ratio))
-
-
-def _magnitudes(term: Term) -> frozenset[Term]:
-    """The x and y of ``|x| + |y|``; empty where it is no such sum."""
-    if term.kind != "sum" or term.constant or len({factor for _, factor in term.parts}) != 1:
-        return frozenset()
-    signless = all(part.is_call("abs") for part in term.arguments)
-    return frozenset(part.arguments[0] for part in term.arguments) if signless else frozenset()
-
-
-def _difference(term: Term) -> frozenset[Term]:
-    """The two terms of a difference, or of its magnitude; empty where it is none."""
-    inside = without_coefficient(_without_sign(term))
-    if inside.kind != "sum" or inside.constant or len(inside.parts) != 2:
-        return frozenset()
-    (first, one), (second, other) = inside.parts
-    return frozenset((first, second)) if one == -other else frozenset()
-
-
-def _without_sign(term: Term) -> Term:
-    return term.arguments[0] if term.is_call("abs") else term
 
 
 RULE = Rule(

@@ -32,12 +32,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from whynan.expr import Term
+from whynan.expr.structure import fits
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.records.intents import FixIntent, FixKind
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import factors, quotient_message, quotients_by_zero, without_coefficient
+from whynan.rules.expressions import quotient_message, quotients_by_zero
 from whynan.rules.intents import QUOTIENT, reformulation
 
 _SPELLED: Final = {name: f"{name}(x) / x" for name in TORCH.having("WN115")} | {
@@ -45,11 +45,19 @@ _SPELLED: Final = {name: f"{name}(x) / x" for name in TORCH.having("WN115")} | {
     "cos": "(1 - cos(x)) / x",
     "log": "log(1 + x) / x",
 }
+_FUNCTIONS: Final = {name: f"{name}(C * x)" for name in _SPELLED} | {
+    "exp": "A * exp(C * x) - A",
+    "cos": "A * cos(C * x) - A",
+    "log": "log(1 + C * x)",
+}
+"""Functions that are 0 at 0."""
 
 
 def match(finding: Finding) -> Explanation | None:
     at = quotients_by_zero(finding)
-    name = None if at is None else _function_over_operand(at[1][0])
+    if at is None:
+        return None
+    name = next((n for n, above in _FUNCTIONS.items() if fits(f"({above}) ** P * x ** N * ...", at[1][0])), None)
     if name is None:
         return None
     return Explanation(
@@ -58,30 +66,6 @@ def match(finding: Finding) -> Explanation | None:
         "select the limit there" + ("; torch.sinc does both for sin(πx) / (πx)." if name == "sin" else "."),
         STRUCTURE,
     )
-
-
-def _function_over_operand(term: Term) -> str | None:
-    """The name of the function that is divided by its own operand."""
-    for below, down in factors(term):
-        for above, up in factors(term):
-            name, inside = _function(above) if up > 0 > down else ("", None)
-            if inside is not None and without_coefficient(inside) == without_coefficient(below):
-                return name
-    return None
-
-
-def _function(term: Term) -> tuple[str, Term | None]:
-    """A function that is 0 at 0, and what it is taken of."""
-    if term.is_call("log"):
-        inside = term.arguments[0]
-        shifted = inside.kind == "sum" and inside.constant == 1 and len(inside.parts) == 1
-        return "log", inside.parts[0][0] if shifted else None
-    if term.kind == "call" and term.name in _SPELLED:
-        return term.name, None if term.is_call("exp", "cos") else term.arguments[0]
-    if term.kind == "sum" and len(term.parts) == 1 and term.parts[0][1] == -term.constant:
-        only = term.parts[0][0]
-        return only.name, only.arguments[0] if only.is_call("exp", "cos") else None
-    return "", None
 
 
 _LIMITS: Final[tuple[tuple[FixKind, str, int], ...]] = (

@@ -35,10 +35,11 @@ from __future__ import annotations
 
 import math
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions
+from whynan.expr.structure import fits
 from whynan.records import Argument, Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import expressions, factors
+from whynan.rules.expressions import expressions
 from whynan.rules.facts import base, excess, forward_base, forward_value, number_text, result, value
 from whynan.rules.intents import QUOTIENT, reformulation, where_zero
 from whynan.rules.wording import exact_attempt
@@ -61,7 +62,7 @@ def match(finding: Finding) -> Explanation | None:
         return None
     by = "self" if name == "reciprocal" else "other"
     below = found.argument_term(found.middle, by)
-    if below is None or not any(_is_decay(part) for part, _ in factors(below)):
+    if below is None or not fits("(cumprod(...) | exp(A * cumsum(...) + ...)) ** B * ...", below):
         return None
     at = forward_value(finding, by) if backward else value(finding, by)
     exact = _holds_zero(found, by) if at == 0 else False
@@ -82,13 +83,12 @@ def _of_zero(finding: Finding) -> str:
 
 def _holds_zero(found: Expressions, by: str) -> bool | None:
     """Whether a factor of the cumulative product on the way to an operand is exactly 0; None where that is not known."""
-    given = found.recorded_argument(found.middle, by)
-    while given is not None and given.event is not None and given.event in found.operations:
-        operation = found.operations[given.event]
-        inside = found.recorded_argument(operation.event, "self", "input")
-        if found.operator_name(operation) in ("cumprod", "cumsum"):
-            return _among(inside, found.operator_name(operation))
-        given = inside if found.is_copy(operation.event) or found.operator_name(operation) == "exp" else None
+    for operation in found.producers(found.middle, by):
+        name = found.operator_name(operation)
+        if name in ("cumprod", "cumsum"):
+            return _among(found.recorded_argument(operation.event, "self", "input"), name)
+        if name != "exp" and not found.is_copy(operation.event):
+            return None
     return None
 
 
@@ -115,13 +115,6 @@ def _attempt(finding: Finding, at: float, exact: bool | None) -> str | None:
         return None
     side = excess(attempt.result, finding.element.dtype, shown=False)
     return f"{attempt.words} {side}: a cumulative product has become {number_text(at)} here"
-
-
-def _is_decay(term: Term) -> bool:
-    if term.is_call("exp"):
-        inside = term.arguments[0]
-        return any(part.is_call("cumsum") for part in ((inside,) if inside.kind != "sum" else inside.arguments))
-    return term.is_call("cumprod")
 
 
 RULE = Rule(

@@ -31,12 +31,11 @@ References
 from __future__ import annotations
 
 import ast
-from itertools import combinations
 
-from whynan.expr.normal import add
+from whynan.expr.structure import fits
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import factors, is_exact_zero, logarithms_of_zero, quotients_by_zero
+from whynan.rules.expressions import is_exact_zero, logarithms_of_zero, quotients_by_zero
 from whynan.rules.facts import (
     base,
     forward_base,
@@ -121,23 +120,11 @@ def match(finding: Finding) -> Explanation | None:
 def _of_odds(finding: Finding) -> bool:
     """Whether it is the division by 0 in ``log(p / (1 - p))``."""
     at = quotients_by_zero(finding) if finding.phase != "backward" and finding.birth == "pole" else None
-    if at is None:
-        return False
-    odds = at[1][0]
-    (p, one), (q, other), *more = (*factors(odds), *[(odds, 0.0)] * 2)
-    if len(more) != 2 or {one, other} != {1, -1} or add(p, q).number != 1:
-        return False
-    return any(term.is_call("log") and term.arguments[0] == odds for term in at[1])
+    return at is not None and fits("p / (1 - p)", at[1][0]) and fits("log(x)", *at[1], x=at[1][0])
 
 
 def _in_a_logit(finding: Finding) -> bool:
-    """Whether it is a part of ``log(p) - log(1 - p)``."""
-    for term in logarithms_of_zero(finding):
-        logs = [(part.arguments[0], number) for part, number in term.parts if part.is_call("log")]
-        for (p, one), (q, other) in combinations(logs if term.kind == "sum" else [], 2):
-            if one == -other and add(p, q).number == 1:
-                return True
-    return False
+    return fits("A * log(p) - A * log(1 - p) + ...", *logarithms_of_zero(finding))
 
 
 def _derivative(finding: Finding) -> Explanation | None:
@@ -192,12 +179,11 @@ def _subtracted_from_one(operand: str | None) -> str | None:
         tree = ast.parse(operand or "", mode="eval").body
     except SyntaxError:
         return None
-    if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, ast.Sub):
-        return None
-    one = tree.left
-    return (
-        ast.get_source_segment(operand or "", tree.right) if isinstance(one, ast.Constant) and one.value == 1 else None
-    )
+    match tree:
+        case ast.BinOp(left=ast.Constant(value=1), op=ast.Sub(), right=right):
+            return ast.get_source_segment(operand or "", right)
+        case _:
+            return None
 
 
 def _at_pole(finding: Finding, of: str) -> str | None:

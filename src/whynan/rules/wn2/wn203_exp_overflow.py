@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 
+from whynan.expr.structure import fits
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
@@ -86,7 +87,7 @@ def _power_of_a_number(finding: Finding) -> Explanation | None:
     around = expressions(finding)
     if around is None or number is None or found is None or is_nan(finding) or finding.phase == "backward":
         return None
-    if not (number > 1 and math.isfinite(found)) or not around.output_term(around.middle).is_call("exp"):
+    if not (number > 1 and math.isfinite(found)) or not fits("exp(x)", around.output_term(around.middle)):
         return None
     edge = math.log(maximum(finding.element.dtype) or math.inf) / math.log(number)
     where = f": {text} is too large" if (text := operand_source(finding, "exponent")) else ""

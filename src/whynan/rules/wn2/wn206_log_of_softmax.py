@@ -31,14 +31,14 @@ References
 from __future__ import annotations
 
 from whynan.rules.base import Rule
-from whynan.rules.expressions import match_logarithm, operand_of
+from whynan.rules.expressions import match_logarithm
 from whynan.rules.intents import LOG, reformulation
 
 RULE = Rule(
     "WN206",
     "log-of-softmax",
     match_logarithm(
-        operand_of("softmax"),
+        "softmax(x)",
         "softmax(x)",
         "A softmax rounds to 0 where a logit lies far below the greatest of its row; log_softmax is the same logarithm, computed "
         "without it, and stays finite.",

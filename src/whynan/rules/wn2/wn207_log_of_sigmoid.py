@@ -30,14 +30,14 @@ References
 from __future__ import annotations
 
 from whynan.rules.base import Rule
-from whynan.rules.expressions import match_logarithm, operand_of
+from whynan.rules.expressions import match_logarithm
 from whynan.rules.intents import LOG, reformulation
 
 RULE = Rule(
     "WN207",
     "log-of-sigmoid",
     match_logarithm(
-        operand_of("sigmoid"),
+        "sigmoid(x)",
         "sigmoid(x)",
         "A sigmoid rounds to 0 where its operand is far below 0; logsigmoid is the same logarithm, and stays finite.",
         masked=False,

@@ -30,24 +30,15 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
 from whynan.rules.base import Rule
 from whynan.rules.expressions import match_logarithm
 from whynan.rules.intents import LOG, reformulation
-
-
-def _operand(term: Term) -> Term | None:
-    """The x of ``1 - sigmoid(x)``."""
-    parts = term.parts
-    is_complement = term.constant == 1 and len(parts) == 1 and parts[0][1] == -1 and parts[0][0].is_call("sigmoid")
-    return parts[0][0].arguments[0] if is_complement else None
-
 
 RULE = Rule(
     "WN208",
     "log-of-one-minus-sigmoid",
     match_logarithm(
-        _operand,
+        "1 - sigmoid(x)",
         "1 - sigmoid(x)",
         "A sigmoid rounds to 1 long before its operand is large (17 in float32), and nothing is left of the difference; "
         "logsigmoid(-x) is the same logarithm, and stays finite.",

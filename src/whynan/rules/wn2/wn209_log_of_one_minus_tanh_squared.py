@@ -29,39 +29,15 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
-from whynan.expr.normal import scale
 from whynan.rules.base import Rule
-from whynan.rules.expressions import factors, match_logarithm
+from whynan.rules.expressions import match_logarithm
 from whynan.rules.intents import LOG, reformulation
-
-
-def _operand(term: Term) -> Term | None:
-    """The x of ``1 - tanh(x) ** 2``, also as a product."""
-    if _is_product(term):
-        return next(base.arguments[0].arguments[0] for base, _ in factors(term) if base.kind == "sum")
-    if term.constant != 1 or len(term.parts) != 1 or term.parts[0][1] != -1:
-        return None
-    ((inner, power), *rest) = factors(term.parts[0][0])
-    return inner.arguments[0] if not rest and power == 2 and inner.is_call("tanh") else None
-
-
-def _is_product(term: Term) -> bool:
-    """``(1 - tanh(x)) (1 + tanh(x))``: half of the second is a sigmoid, of 2x."""
-    parts = [base for base, power in factors(term) if power == 1]
-    if len(parts) != len(factors(term)) or len(parts) != 2:
-        return False
-    below, above = sorted(parts, key=lambda part: part.is_call("sigmoid"))
-    if not above.is_call("sigmoid") or below.constant != 1 or [factor for _, factor in below.parts] != [-1]:
-        return False
-    return below.arguments[0].is_call("tanh") and above.arguments[0] == scale(2, below.arguments[0].arguments[0])
-
 
 RULE = Rule(
     "WN209",
     "log-of-one-minus-tanh-squared",
     match_logarithm(
-        _operand,
+        "1 - tanh(x) ** 2 | A * (1 - tanh(x)) * (1 + tanh(x))",
         "1 - tanh(x)²",
         "A tanh rounds to 1 where its operand is about 9 in float32, and nothing is left of the difference; "
         "2 (log(2) - x - softplus(-2x)) is the same logarithm, and stays finite.",

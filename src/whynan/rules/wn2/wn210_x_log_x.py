@@ -29,33 +29,21 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
+from whynan.expr.structure import fits
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import (
-    factors,
-    is_exact_zero,
-    logarithm_of_zero,
-    logarithm_product_message,
-    logarithms_of_zero,
-)
+from whynan.rules.expressions import is_exact_zero, logarithm_of_zero, logarithm_product_message, logarithms_of_zero
 from whynan.rules.intents import LOG_OF_ONE, guard, reformulation
-
-
-def _is_one(term: Term) -> bool:
-    parts = factors(term)
-    logs = [base.arguments[0] for base, power in parts if power == 1 and base.is_call("log")]
-    return any(power > 0 and base in logs for base, power in parts)
 
 
 def _is_masked(finding: Finding) -> bool:
     """Whether x is the softmax of a logit of -Inf, which is another hazard's."""
     at = logarithm_of_zero(finding)
-    return at is not None and at[1].is_call("softmax") and is_exact_zero(finding)
+    return at is not None and fits("softmax(x)", at[1]) and is_exact_zero(finding)
 
 
 def match(finding: Finding) -> Explanation | None:
-    if not any(_is_one(term) for term in logarithms_of_zero(finding)) or _is_masked(finding):
+    if not fits("x ** P * log(x) * ...", *logarithms_of_zero(finding)) or _is_masked(finding):
         return None
     return Explanation(
         "log(0) is -Inf, and 0 × -Inf is NaN, in x log(x) at x = 0"

@@ -30,24 +30,15 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
 from whynan.rules.base import Rule
 from whynan.rules.expressions import match_exponential
 from whynan.rules.intents import BOUNDED, reformulation
-
-
-def _is_softplus(term: Term) -> bool:
-    if not term.is_call("log"):
-        return False
-    of = term.arguments[0]
-    return of.constant == 1 and len(of.parts) == 1 and of.parts[0][1] == 1 and of.parts[0][0].is_call("exp")
-
 
 RULE = Rule(
     "WN211",
     "log-of-one-plus-exp",
     match_exponential(
-        _is_softplus,
+        "log(1 + exp(x))",
         "log(1 + exp(x))",
         "The logarithm takes the exponential back, but in between it has left the range; softplus(x) is the same function, "
         "and stays finite.",

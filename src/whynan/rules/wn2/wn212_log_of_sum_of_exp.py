@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Term
+from whynan.expr.structure import fits, operand
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
@@ -49,28 +49,15 @@ from whynan.rules.expressions import (
 from whynan.rules.intents import reformulation
 
 
-def _is_running(term: Term) -> bool:
-    """``log(cumsum(exp(x)))``."""
-    return term.is_call("log") and term.arguments[0].is_call("cumsum") and term.arguments[0].arguments[0].is_call("exp")
-
-
-def _is_sum(term: Term) -> bool:
-    return any(part.is_call("logsumexp") for part in (term, *term.arguments))
-
-
 def _vanished(finding: Finding) -> Explanation | None:
     """Of a logarithm of 0: a sum of exponentials that are all 0 in the dtype, though no operand is -Inf."""
     at = logarithm_of_zero(finding)
-    if (
-        at is None
-        or not at[1].is_call("sum", "cumsum")
-        or not at[1].arguments[0].is_call("exp")
-        or is_exact_zero(finding)
-    ):
+    x = None if at is None else operand("(sum | cumsum)(exp(x), ...)", at[1])
+    if at is None or x is None or is_exact_zero(finding):
         return None
-    form = "logsumexp" if at[1].is_call("sum") else "logcumsumexp"
+    form = "logsumexp" if at[1].name == "sum" else "logcumsumexp"
     return Explanation(
-        logarithm_message(finding, f"{at[1].name}(exp(x))", bounds(at[0], at[1].arguments[0].arguments[0])),
+        logarithm_message(finding, f"{at[1].name}(exp(x))", bounds(at[0], x)),
         f"Exponentials far below 0 are all 0 in the dtype; {form} subtracts the greatest operand first, and stays finite.",
         STRUCTURE,
     )
@@ -81,8 +68,8 @@ def match(finding: Finding) -> Explanation | None:
     if found is None:
         return _vanished(finding)
     after = downstream(found)
-    running = any(_is_running(term) for term in after)
-    if not running and not any(_is_sum(term) for term in after):
+    running = fits("log(cumsum(exp(x), ...))", *after)
+    if not running and not fits("A * log(sum(exp(x))) + ... | log(sum(exp(x))) ** A * ...", *after):
         return None
     return Explanation(
         exponential_message(finding, "log(cumsum(exp(x)))" if running else "log(sum(exp(x)))"),

@@ -37,7 +37,7 @@ RULE = Rule(
     "WN213",
     "sigmoid-by-hand",
     match_exponential(
-        "sigmoid",
+        "sigmoid(x) ** A * ...",
         "a sigmoid that is written out",
         "Inf / Inf is NaN, and where the exponential stands below the line alone the value is right and its gradient is NaN; "
         "torch.sigmoid is finite for every x.",

@@ -37,7 +37,7 @@ RULE = Rule(
     "WN214",
     "tanh-by-hand",
     match_exponential(
-        "tanh",
+        "tanh(x) ** A * ...",
         "a tanh that is written out",
         "Inf / Inf is NaN; torch.tanh is finite for every x.",
     ),

@@ -29,26 +29,15 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
-from whynan.expr.normal import add
 from whynan.rules.base import Rule
 from whynan.rules.expressions import match_exponential
 from whynan.rules.intents import reformulation
-
-
-def _is_log_cosh(term: Term) -> bool:
-    if not term.is_call("log") or term.arguments[0].constant:
-        return False
-    parts = term.arguments[0].parts
-    inner = [part.arguments[0] for part, factor in parts if part.is_call("exp") and factor == parts[0][1]]
-    return len(inner) == len(parts) == 2 and add(*inner).number == 0
-
 
 RULE = Rule(
     "WN215",
     "log-of-cosh",
     match_exponential(
-        _is_log_cosh,
+        "log(A * exp(x) + A * exp(-x))",
         "log(cosh(x))",
         "The logarithm takes the exponential back, but in between it has left the range; |x| + softplus(-2|x|) - log(2) is the "
         "same function, and stays finite.",

@@ -30,67 +30,43 @@ References
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from whynan.expr.normal import add
+from whynan.expr.structure import Bindings
 from whynan.rules.base import Rule
-from whynan.rules.expressions import factors, match_logarithm_product, without_coefficient
+from whynan.rules.expressions import match_logarithm_product
 from whynan.rules.intents import LOG, LOG1P, guard, reformulation
 
-if TYPE_CHECKING:
-    from whynan.expr import Term
+_CROSS_ENTROPY: Final = (
+    "where(m, A * log(p), B * log(1 - p))"
+    " | A * log(p) + B * log(1 - p) + ..."
+    " | A * u * log(p) * ... + B * ~u * log(1 - p) * ... + ..."
+    " | A * (C * u + D) * log(p) * ... + B * (E * u + F) * log(1 - p) * ... + ..."
+)
+"""Weighted with y and 1 - y, also where both were moved towards the middle; of a logit the weights are 1 and -1."""
 
-    _Weight = tuple[float, list[Term]]
-    """A number and factors that a logarithm is multiplied by."""
 
-_NOT: Final = ("bitwise_not", "logical_not", "not")
-
-
-def _is_one(term: Term) -> bool:
-    if term.is_call("where"):
-        chosen = [without_coefficient(part) for part in term.arguments[1:]]
-        return all(part.is_call("log") for part in chosen) and add(*(part.arguments[0] for part in chosen)).number == 1
-    logs: list[tuple[Term, _Weight]] = []
-    for part, number in term.parts if term.kind == "sum" and not term.constant else ():
-        found = [base for base, power in factors(part) if power == 1 and base.is_call("log")]
-        logs += [(log.arguments[0], (number, [base for base, _ in factors(part) if base != log])) for log in found]
-    if len(logs) != 2 or add(*(of for of, _ in logs)).number != 1:
+def _are_complements(found: Bindings) -> bool:
+    """Whether one weight falls as the other grows, or both are numbers, parts of 1."""
+    numbers = found.numbers
+    if "m" in found.terms:
+        return True
+    if numbers["A"] * numbers["B"] <= 0:
         return False
-    return _are_complements(logs[0][1], logs[1][1])
-
-
-def _are_complements(first: _Weight, second: _Weight) -> bool:
-    """Whether one weight is y and the other 1 - y, whatever else they have in common: a logit has 1 and -1."""
-    (one, these), (other, those) = first, second
-    if one * other <= 0:
-        return False
-    if not these and not those:
-        return one != other and math.isclose(abs(one + other), 1, rel_tol=1e-6)
-    return any(_falls_as(a, b) for a in these for b in those)
-
-
-def _falls_as(a: Term, b: Term) -> bool:
-    """Whether one falls as the other grows: y and 1 - y, also where both were moved towards the middle."""
-    if a.is_call(*_NOT) or b.is_call(*_NOT):
-        return b in a.arguments or a in b.arguments
-    (rate, of), (other_rate, other) = _slope(a), _slope(b)
-    return of == other and rate * other_rate < 0
-
-
-def _slope(term: Term) -> tuple[float, Term]:
-    if term.kind != "sum" or len(term.parts) != 1:
-        return 1.0, term
-    return term.parts[0][1], term.parts[0][0]
+    if "u" not in found.terms:
+        return numbers["A"] != numbers["B"] and math.isclose(abs(numbers["A"] + numbers["B"]), 1, rel_tol=1e-6)
+    return numbers.get("C", 1) * numbers.get("E", -1) < 0
 
 
 RULE = Rule(
     "WN217",
     "cross-entropy-by-hand",
     match_logarithm_product(
-        _is_one,
+        _CROSS_ENTROPY,
         "y log(p) + (1 - y) log(1 - p) with p = 0 or p = 1",
         "A probability that rounds to 0 or 1 makes one of the logarithms -Inf. binary_cross_entropy_with_logits takes the "
         "logits, and is finite for all of them; binary_cross_entropy bounds the logarithms.",
+        where=_are_complements,
     ),
     fixes=(
         reformulation(

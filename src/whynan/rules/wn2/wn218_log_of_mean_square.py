@@ -31,64 +31,46 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
+from typing import Final
+
+from whynan.expr import NormalForm
+from whynan.expr.structure import fits
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
     divisors,
-    factors,
     logarithm_message,
     logarithm_of_zero,
     quotient_message,
     quotients_by_zero,
-    without_coefficient,
 )
 from whynan.rules.intents import LARGE_QUOTIENT, LOG, epsilon
 
-
-def _is_energy(term: Term) -> bool:
-    """A sum of squares, one weighted by a bank of filters included."""
-    if not term.is_call("sum", "matmul"):
-        return False
-    if term.is_call("sum") and len(weighted := factors(without_coefficient(term.arguments[0]))) == 2:
-        return sorted(power for _, power in weighted) == [1, 2]
-    return any(all(power == 2 for _, power in factors(without_coefficient(part))) for part in term.arguments)
-
-
-def _has_energy(term: Term) -> bool:
-    return any(_is_energy(part) for part, _ in factors(without_coefficient(term)))
+_WEIGHTED: Final = "sum(w * x ** 2) | matmul(A * x ** 2, ...) | matmul(w, A * x ** 2, ...)"
+"""One weighted by a bank of filters."""
+_ENERGY: Final = f"(sum(x ** 2) | {_WEIGHTED})"
 
 
 def match(finding: Finding) -> Explanation | None:
     if (at := logarithm_of_zero(finding)) is not None:
-        if not _has_energy(at[1]):
+        if not fits(f"{_ENERGY} ** A * ...", at[1]):
             return None
         what = _called(at[0].argument_term(at[0].middle, "self") or at[1])
         return _told(logarithm_message(finding, what, ""), what)
-    ratio, by = quotients_by_zero(finding), divisors(finding)
-    energies = [divisor for divisor in by if _is_energy(divisor)]
-    if ratio is None or not any(_is_level(t, energies) for t in ratio[1]):
+    ratio = quotients_by_zero(finding)
+    energies = [divisor for divisor in divisors(finding) if fits(_ENERGY, divisor)]
+    # the logarithm of the ratio that the birth is, and not of something else that was made of it
+    if ratio is None or not any(fits("log(x ** N * ...)", *ratio[1], x=energy) for energy in energies):
         return None
     what = _called(ratio[0].argument_term(ratio[0].middle, "other", "self") or energies[0])
     return _told(quotient_message(finding, what), what)
 
 
-def _is_level(term: Term, energies: list[Term]) -> bool:
-    """Whether it is the logarithm of the ratio that the birth is, and not of something else that was made of it."""
-    if not term.is_call("log"):
-        return False
-    return any(power < 0 and base in energies for base, power in factors(without_coefficient(term.arguments[0])))
-
-
-def _called(term: Term) -> str:
+def _called(term: NormalForm) -> str:
     """What a sum of squares is: a mean has a factor below 1, and a bank of filters weights."""
-    if term.kind == "sum" and len(term.parts) == 1 and 0 < term.parts[0][1] < 1:
+    if fits("P * x", term, where=lambda found: found.numbers["P"] < 1):
         return "the mean of the squares"
-    plain = without_coefficient(term)
-    weighted = plain.is_call("matmul") or (
-        plain.is_call("sum") and len(factors(without_coefficient(plain.arguments[0]))) == 2
-    )
-    return "a weighted sum of squares" if weighted else "the sum of the squares"
+    return "a weighted sum of squares" if fits(f"A * ({_WEIGHTED} | matmul(...))", term) else "the sum of the squares"
 
 
 def _told(message: str, what: str) -> Explanation:

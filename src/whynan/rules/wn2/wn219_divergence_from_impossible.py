@@ -31,27 +31,19 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
+from whynan.expr.structure import fits, matches
 from whynan.rules.base import Rule
-from whynan.rules.expressions import downstream, factors, match_product
+from whynan.rules.expressions import downstream, match_product
 from whynan.rules.intents import guard
 
 
-def _is_one(found: Expressions, product: Term) -> bool:
-    return any(_is_divergence(term, product) for term in downstream(found))
-
-
-def _is_divergence(divergence: Term, product: Term) -> bool:
-    """Whether a term is ``p log(p) - p x``, of which the product is the second."""
-    if divergence.kind != "sum" or divergence.constant or len(divergence.parts) != 2:
-        return False
-    (first, one), (second, other) = divergence.parts
-    if product not in (first, second) or one != -other:
-        return False
-    entropy = second if product == first else first
-    logs = [base.arguments[0] for base, _ in factors(entropy) if base.is_call("log")]
-    shared = [base for base, _ in factors(entropy) if base in [base for base, _ in factors(product)]]
-    return any(base in logs for base in shared)
+def _is_one(found: Expressions, product: NormalForm) -> bool:
+    """Whether ``p log(p) - p x`` was computed from the product, which is the second of them."""
+    return any(
+        fits("A * p ** B * log(p) ** C * ... - A * q", *downstream(found), p=factor.terms["p"], q=product)
+        for factor in matches("p ** A * ...", product)
+    )
 
 
 RULE = Rule(

@@ -31,25 +31,21 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Expressions
+from whynan.expr.structure import Bindings, fits
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import factors, root_at_zero, root_message
+from whynan.rules.expressions import root_at_zero, root_message
 from whynan.rules.intents import MEAN_ROOT, ROOT, ROOT_EPSILON
 
 
-def _is_mean_square(found: Expressions) -> bool:
-    mean = found.argument_term(found.middle, "self")
-    if mean is None or mean.kind != "sum" or mean.constant or len(mean.parts) != 1 or mean.parts[0][1] >= 1:
-        return False
-    of = mean.parts[0][0]
-    inside = factors(of.arguments[0]) if of.is_call("sum") else ()
-    return len(inside) == 1 and inside[0][1] == 2 and inside[0][0].kind == "sum"
+def _is_mean_of_differences(found: Bindings) -> bool:
+    return found.numbers["P"] < 1 and found.terms["d"].kind == "sum"
 
 
 def match(finding: Finding) -> Explanation | None:
     at = root_at_zero(finding)
-    if at is None or not _is_mean_square(at[0]):
+    of = None if at is None else at[0].argument_term(at[0].middle, "self")
+    if of is None or not fits("P * sum(d ** 2)", of, where=_is_mean_of_differences):
         return None
     return Explanation(
         root_message(finding, "the mean squared error"),

@@ -39,7 +39,7 @@ RULE = Rule(
     "WN307",
     "root-of-magnitude",
     match_root(
-        lambda term: term.is_call("abs"),
+        "abs(x)",
         "|x|",
         "The slope of a root is infinite at 0, and the sign of 0 is 0: their product is NaN. x rsqrt(|x| + eps) has the same "
         "values with the sign of x, and a finite slope.",

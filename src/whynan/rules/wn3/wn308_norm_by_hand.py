@@ -33,21 +33,15 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import factors, match_root
+from whynan.rules.expressions import match_root
 from whynan.rules.intents import NORM, ROOT, ROOT_EPSILON
-
-
-def _is_sum_of_squares(term: Term) -> bool:
-    return term.is_call("sum") and all(power == 2 for _, power in factors(term.arguments[0]))
-
 
 RULE = Rule(
     "WN308",
     "norm-by-hand",
     match_root(
-        _is_sum_of_squares,
+        "sum(x ** 2)",
         "the sum of squares",
         "A vector of zeros, or two equal points, give a healthy 0 and an infinite slope; torch.linalg.vector_norm has the same "
         "values, and a gradient of 0 there.",

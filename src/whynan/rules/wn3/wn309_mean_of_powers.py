@@ -31,15 +31,9 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import factors, match_root
+from whynan.rules.expressions import match_root
 from whynan.rules.intents import ROOT, epsilon, greatest, reformulation, scaled, times_greatest, where_zero
-
-
-def _is_sum_of_powers(term: Term) -> bool:
-    inside = factors(term.arguments[0]) if term.is_call("sum") else ()
-    return len(inside) == 1 and inside[0][1] > 1 and inside[0][1] != 2
 
 
 def _powers(reduced: str) -> str:
@@ -56,10 +50,11 @@ RULE = Rule(
     "WN309",
     "mean-of-powers",
     match_root(
-        _is_sum_of_powers,
+        "sum(x ** P)",
         "the mean of powers",
         "Where all elements are 0 the mean is a healthy 0, and the slope of the outer power infinite: Inf, times the slope of "
         "the inner one, which is 0, is NaN. Keep the elements away from 0 before the first power is taken.",
+        where=lambda found: found.numbers["P"] > 1 and found.numbers["P"] != 2,
     ),
     fixes=(
         *(

@@ -34,26 +34,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import factors, match_root
+from whynan.rules.expressions import match_root
 from whynan.rules.intents import ROOT, ROOT_EPSILON, greatest, reformulation, scaled, times_greatest
-
-
-def _is_of_deviations(term: Term) -> bool:
-    return term.is_call("deviations", "var") or _is_of_moments(term)
-
-
-def _is_of_moments(term: Term) -> bool:
-    """``mean(x²) - mean(x)²``: of 1/n times a sum, and of its square."""
-    if term.kind != "sum" or len(term.parts) != 2 or term.constant:
-        return False
-    for (squares, n), (mean, other) in (term.parts, term.parts[::-1]):
-        if squares.is_call("sum") and len(factors(mean)) == 1 and math.isclose(-other, n * n, rel_tol=1e-6):
-            total, power = factors(mean)[0]
-            return power == 2 and total.is_call("sum") and factors(squares.arguments[0]) == ((total.arguments[0], 2.0),)
-    return False
-
 
 _ROW: Final = scaled("x")
 _DEVIATIONS: Final = (
@@ -68,10 +51,11 @@ RULE = Rule(
     "WN310",
     "deviation-by-hand",
     match_root(
-        _is_of_deviations,
+        "deviations(x) | var(...) | P * sum(x ** 2) - Q * sum(x) ** 2",
         "the variance",
         "Elements that are all equal have a variance of 0, where the slope of the root is infinite: Inf, times the deviations, "
         "which are 0, is NaN. torch.std has a gradient of 0 there.",
+        where=lambda found: math.isclose(found.numbers.get("Q", 1), found.numbers.get("P", 1) ** 2, rel_tol=1e-6),
     ),
     fixes=(
         *(

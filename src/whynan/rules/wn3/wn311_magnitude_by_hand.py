@@ -32,29 +32,15 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
 from whynan.rules.base import Rule
-from whynan.rules.expressions import factors, match_root
+from whynan.rules.expressions import match_root
 from whynan.rules.intents import MAGNITUDE, ROOT
-
-
-def _is_sum_of_squares(term: Term) -> bool:
-    """The parts of a complex number are elements of one tensor, and the sum of their squares twice one square."""
-    if term.constant:
-        return False
-    parts = term.parts if term.kind == "sum" else ((term, 1.0),)
-    return all(part.kind == "product" and factor > 0 and _is_square(part) for part, factor in parts)
-
-
-def _is_square(term: Term) -> bool:
-    return all(power == 2 for _, power in factors(term))
-
 
 RULE = Rule(
     "WN311",
     "magnitude-by-hand",
     match_root(
-        _is_sum_of_squares,
+        "each(P * x ** 2)",
         "the sum of squares",
         "Where nothing sounds, or two points are one, the magnitude is a healthy 0 and its slope infinite. torch.abs, of complex "
         "numbers too, and torch.linalg.vector_norm have the same values, and a gradient of 0 there.",

@@ -34,7 +34,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Term
+from whynan.expr.structure import fits
 from whynan.records import Finding, Operand
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import logarithm_message, logarithm_of_zero
@@ -43,6 +43,8 @@ from whynan.rules.intents import epsilon, guard
 from whynan.rules.wording import derivative, readable, row_text
 
 _SOLVERS = {"linalg_inv_ex": "A", "_linalg_solve_ex": "A", "linalg_solve_triangular": "self", "linalg_lu_solve": "LU"}
+_DETERMINANT: Final = "(det | _linalg_det)(...) | abs((det | _linalg_det)(...))"
+"""As exporters write logdet, of its logarithm."""
 _WHY = (
     "The elimination divides by the pivots of the matrix, and one of them is 0 or nearly so. Two equal rows or columns, "
     "or a covariance of fewer samples than features, make a matrix singular."
@@ -55,8 +57,8 @@ _WHY_NEGATIVE = (
 
 
 def match(finding: Finding) -> Explanation | None:
-    if (at := logarithm_of_zero(finding)) is not None and at[1].is_call("det", "_linalg_det", "abs"):
-        return _of_determinant(finding, at[1])
+    if (at := logarithm_of_zero(finding)) is not None and fits(_DETERMINANT, at[1]):
+        return Explanation(logarithm_message(finding, "the determinant of the matrix", ""), _WHY, STRUCTURE)
     name = base(finding)
     if not all_finite(finding):
         return None
@@ -93,14 +95,6 @@ def _negative(finding: Finding) -> Explanation | None:
 def _matrix(found: Operand) -> str:
     """Its values, by the name that the source gives it; the schema's own letter names nothing of the program."""
     return row_text(found if found.expression else found.model_copy(update={"expression": "the matrix"}))
-
-
-def _of_determinant(finding: Finding, of: Term) -> Explanation | None:
-    """A determinant of 0 whose logarithm is taken, as exporters write logdet."""
-    inside = of.arguments[0] if of.is_call("abs") else of
-    if not inside.is_call("det", "_linalg_det"):
-        return None
-    return Explanation(logarithm_message(finding, "the determinant of the matrix", ""), _WHY, STRUCTURE)
 
 
 _JITTER: Final = "diag_embed(full_like(diagonal(a, 0, -2, -1), 1e-3))"

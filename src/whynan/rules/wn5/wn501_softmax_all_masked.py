@@ -31,10 +31,10 @@ References
 
 from __future__ import annotations
 
-from whynan.expr.normal import call
+from whynan.expr.structure import fits
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import downstream, expressions, factors
+from whynan.rules.expressions import downstream, expressions
 from whynan.rules.facts import INF, base, is_nan, row, value
 from whynan.rules.intents import MASKED
 from whynan.rules.wording import operand_source, operator_text
@@ -88,11 +88,11 @@ def _written_out(finding: Finding) -> Explanation | None:
     if found is None or finding.phase == "backward" or {value(finding, n) for n in ("self", "other")} != {-INF}:
         return None
     scores, most = (found.argument_term(found.middle, name) for name in ("self", "other"))
-    if scores is None or most != call("max", scores):
+    if scores is None or most is None or not fits("max(x)", most, x=scores):
         return None
-    parts = [part for term in downstream(found) for part, _ in (*factors(term), *term.parts)]
-    known = {part.name for part in parts if part.is_call(*_WRITTEN) and part.arguments[0] == scores}
-    name = next((name for name in _WRITTEN if name in known), None)
+    after = downstream(found)
+    structures = {name: f"{name}(x) ** A * ... | A * {name}(x) + ..." for name in _WRITTEN}
+    name = next((name for name, structure in structures.items() if fits(structure, *after, x=scores)), None)
     if name is None:
         return None
     return Explanation(

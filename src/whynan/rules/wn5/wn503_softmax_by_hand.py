@@ -32,13 +32,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from whynan.expr.structure import fits
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
     exponential_message,
     exponential_too_large,
     is_exact_zero,
-    is_factor_downstream,
+    outcomes,
     quotient_message,
     quotients_by_zero,
     sum_of_exponentials_too_large,
@@ -52,7 +53,7 @@ _OF_SUM: Final = "What is divided by an infinite sum is 0"
 def _vanished(finding: Finding) -> str | None:
     """The sentence of a softmax whose exponentials are all 0, though no logit is -Inf."""
     at = quotients_by_zero(finding)
-    if at is None or not at[1][0].is_call("softmax") or is_exact_zero(finding):
+    if at is None or not fits("softmax(x)", at[1][0]) or is_exact_zero(finding):
         return None
     return quotient_message(finding, "the sum of the exponentials of a softmax that is written out")
 
@@ -66,7 +67,7 @@ def match(finding: Finding) -> Explanation | None:
             "first, and one exponential is 1.",
             STRUCTURE,
         )
-    if found is None or not is_factor_downstream(found, "softmax"):
+    if found is None or not fits("softmax(x) ** A * ...", *outcomes(found)):
         return None
     return Explanation(
         exponential_message(finding, "a softmax that is written out"),

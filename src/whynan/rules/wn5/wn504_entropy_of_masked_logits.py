@@ -35,13 +35,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Term
+from whynan.expr.structure import fits
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
     downstream,
     expressions,
-    factors,
     is_exact_zero,
     logarithm_of_zero,
     logarithm_product_message,
@@ -56,34 +55,24 @@ _WHY: Final = (
     "A place that is masked with -Inf has the probability 0 and the logarithm -Inf, and their product has no value. With the "
     "dtype's most negative finite value as mask both are finite, and the product is 0."
 )
+_ENTROPY: Final = "log_softmax(x) ** P * (exp | softmax)(x | log_softmax(x)) ** Q * ..."
+"""The probabilities may be a softmax of their own, or the exponential of their logarithm."""
 _PROBABILITIES: Final = ("_softmax", "exp")
 _ARRIVING: Final = ("grad_output", "self")
 _MADE: Final = ("output", "other")
 
 
-def _is_one(term: Term) -> bool:
-    """The probabilities may be a softmax of their own, or the exponential of their logarithm."""
-    found = [base for base, power in factors(term) if power > 0]
-    logs = [base for base in found if base.is_call("log_softmax")]
-    return any(
-        base.is_call("exp", "softmax") and base.arguments[0] in (log, log.arguments[0])
-        for base in found
-        for log in logs
-    )
-
-
 def _is_logarithm(finding: Finding) -> bool:
     """Whether it is the logarithm of the 0 that a softmax gives of -Inf, multiplied with that softmax afterwards."""
     at = logarithm_of_zero(finding)
-    if at is None or not at[1].is_call("softmax") or not is_exact_zero(finding):
+    if at is None or not fits("softmax(x)", at[1]) or not is_exact_zero(finding):
         return False
-    products = [[base for base, power in factors(term) if power > 0] for term in downstream(at[0])]
-    return any(at[1] in found and any(base.is_call("log") for base in found) for found in products)
+    return fits("log(x) ** P * p ** Q * ...", *downstream(at[0]), p=at[1])
 
 
 def match(finding: Finding) -> Explanation | None:
     at = zero_times_infinity(finding)
-    if at is not None and _is_one(at[1]):
+    if at is not None and fits(_ENTROPY, at[1]):
         return Explanation(product_message(finding, f"p log(p) of {_MASKED}"), _WHY, STRUCTURE)
     if _is_logarithm(finding):
         return Explanation(logarithm_product_message(finding, f"p log(p) of {_MASKED}"), _WHY, STRUCTURE)
@@ -98,7 +87,7 @@ def _of_the_probabilities(finding: Finding) -> Explanation | None:
     arriving, made = row(finding, *_ARRIVING), row(finding, *_MADE)
     if arriving is None or made is None or made[0] != 0 or not {INF, -INF} & {*arriving}:
         return None
-    if not any(_is_one(term) for term in downstream(found)):
+    if not fits(_ENTROPY, *downstream(found)):
         return None
     return Explanation(
         f"the derivative of {forward_base(finding).removeprefix('_')} multiplies p by the log(p) that arrives, 0 × Inf where p is 0: p log(p) of "

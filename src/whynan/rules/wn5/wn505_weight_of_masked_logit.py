@@ -32,16 +32,19 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Term
+from whynan.expr import NormalForm
+from whynan.expr.structure import fits
 from whynan.rules.base import Rule
-from whynan.rules.expressions import factors, match_product
+from whynan.rules.expressions import match_product
 from whynan.rules.intents import guard
 
 
-def _is_one(term: Term) -> bool:
-    found = [base for base, power in factors(term) if power > 0]
-    weights = [base for base in found if not base.is_call("log_softmax")]
-    return 0 < len(weights) < len(found) and not any(base.is_call("exp", "softmax") for base in weights)
+def _is_one(term: NormalForm) -> bool:
+    if fits("(exp | softmax)(x) ** P * ...", term):
+        return False
+    return fits(
+        "log_softmax(x) ** P * w ** Q * ...", term, where=lambda found: not fits("log_softmax(x)", found.terms["w"])
+    )
 
 
 RULE = Rule(

@@ -33,6 +33,7 @@ from __future__ import annotations
 from typing import Final
 
 from whynan.expr import Expressions
+from whynan.expr.structure import fits
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import product_message, zero_times_infinity
@@ -70,7 +71,8 @@ def _is_mask(found: Expressions, name: str) -> bool:
     given, term = found.recorded_argument(found.middle, name), found.argument_term(found.middle, name)
     if given is None or term is None or given.dtype == "bool":
         return given is not None and term is not None
-    if term.kind == "sum" and abs(term.constant) == 1 and (given.min, given.max) in ((0, 0), (-1, 0)):
+    less = fits("A + ...", term, where=lambda found: abs(found.numbers["A"]) == 1)
+    if less and (given.min, given.max) in ((0, 0), (-1, 0)):
         return True
     return given.min == 0 and given.max == 1
 

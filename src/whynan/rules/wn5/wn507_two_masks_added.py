@@ -35,7 +35,8 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
+from whynan.expr.structure import contains
 from whynan.records import Argument, Finding, Operation
 from whynan.rules.base import GUARD, Explanation, Rule
 from whynan.rules.expressions import expressions, product_message, zero_times_infinity
@@ -60,7 +61,7 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-def _row(finding: Finding) -> tuple[str, Term | None] | None:
+def _row(finding: Finding) -> tuple[str, NormalForm | None] | None:
     """The sentence of a softmax over a row that is all -Inf."""
     if row(finding, "self") != (-INF, -INF):
         return None
@@ -68,27 +69,23 @@ def _row(finding: Finding) -> tuple[str, Term | None] | None:
     return f"{operator_text(finding)} over a row{f' of {name}' if name else ''} that is all -Inf is NaN", None
 
 
-def _product(finding: Finding) -> tuple[str, Term | None] | None:
+def _product(finding: Finding) -> tuple[str, NormalForm | None] | None:
     """The sentence of 0 times a score of -Inf, and the product."""
     at = zero_times_infinity(finding)
     return None if at is None else (product_message(finding, "a weight times a masked score"), at[1])
 
 
-def _added(found: Expressions, most: float | None, *, whole: Term | None) -> float | None:
+def _added(found: Expressions, most: float | None, *, whole: NormalForm | None) -> float | None:
     """The value of two masks that were added before, into a part of the whole; None where there are none."""
-    for operation in found.operations.values():
-        if most is None or operation.hops >= 0 or found.operator_name(operation) != "add":
+    for operation in found.named("add"):
+        if most is None or operation.hops >= 0:
             continue
         low = [_low(given) for given in _pair(found, operation)]
         if not all(value < -most / 2 for value in low) or sum(low) >= -most:
             continue
-        if whole is None or _holds(whole, found.output_term(operation.event)):
+        if whole is None or contains(whole, found.output_term(operation.event)):
             return low[0]
     return None
-
-
-def _holds(term: Term, part: Term) -> bool:
-    return term == part or any(_holds(inside, part) for inside in term.arguments)
 
 
 def _pair(found: Expressions, operation: Operation) -> list[Argument | None]:

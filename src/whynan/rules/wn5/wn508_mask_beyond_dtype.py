@@ -31,7 +31,8 @@ References
 
 from __future__ import annotations
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
+from whynan.expr.structure import fits
 from whynan.records import Argument, Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import downstream, expressions
@@ -62,9 +63,9 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-def _takes_scores(term: Term) -> bool:
+def _takes_scores(term: NormalForm) -> bool:
     """Whether it is scores that a mask was added to, or their softmax."""
-    return term.kind == "sum" or term.is_call("softmax", "log_softmax")
+    return term.kind == "sum" or fits("(softmax | log_softmax)(x)", term)
 
 
 def _scaled(found: Expressions) -> float | None:

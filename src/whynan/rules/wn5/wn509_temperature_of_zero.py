@@ -31,15 +31,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
+from whynan.expr.normal import factors
+from whynan.expr.structure import fits, sources
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import downstream, expressions, factors, leaves, without_coefficient
+from whynan.rules.expressions import downstream, expressions, without_coefficient
 from whynan.rules.facts import base, excess, number_text, result, value
 from whynan.rules.intents import guard, setting
 from whynan.rules.wording import exact_attempt
 
-_MEASURED: Final = ("sum", "mean", "max", "min", "var", "deviations", "norm")
+_MEASURED: Final = "(sum | mean | max | min | var | deviations | norm)(...) ** A * ..."
 """What a row is normalised by is no temperature."""
 
 
@@ -76,22 +78,18 @@ def _is_temperature(found: Expressions, by: str) -> bool:
     given, below = found.recorded_argument(found.middle, by), found.argument_term(found.middle, by)
     if given is None or below is None or (given.shape is not None and given.shape[-1:] not in ((), (1,))):
         return False
-    if any(base.is_call(*_MEASURED) for base, _ in factors(without_coefficient(below))):
+    if fits(_MEASURED, below):
         return False
-    softmaxes = (term for term in downstream(found) if term.is_call("softmax", "log_softmax"))
-    return any(_divides(below, part) for term in softmaxes for part in _summands(term.arguments[0]))
+    scores = "(softmax | log_softmax)(A * x + ...)"
+    return fits(scores, *downstream(found), where=lambda softmax: _divides(below, softmax.terms["x"]))
 
 
-def _summands(term: Term) -> tuple[Term, ...]:
-    return term.arguments if term.kind == "sum" else (term,)
-
-
-def _divides(below: Term, quotient: Term) -> bool:
+def _divides(below: NormalForm, quotient: NormalForm) -> bool:
     """Whether it is a quotient with this denominator, which is not computed from what it divides."""
     parts = factors(quotient)
     above = [base for base, power in parts if base != without_coefficient(below) or power > 0]
     divided = len(above) < len(parts) or below.number is not None
-    return divided and bool(above) and not any(leaves(base) & leaves(below) for base in above)
+    return divided and bool(above) and not any(sources(base) & sources(below) for base in above)
 
 
 RULE = Rule(

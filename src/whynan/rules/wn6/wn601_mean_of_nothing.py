@@ -30,16 +30,15 @@ References
 
 from __future__ import annotations
 
+from whynan.expr.structure import fits
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import (
     expressions,
-    factors,
     mean_of_chosen,
     mean_of_segments,
     quotient_message,
-    without_coefficient,
 )
 from whynan.rules.facts import base, count_of, has_empty_operand, is_nan, operand, row, value
 from whynan.rules.intents import QUOTIENT, epsilon, reformulation
@@ -109,10 +108,9 @@ def _is_variance_over_zero(finding: Finding) -> bool:
     found = expressions(finding)
     above = None if found is None else found.argument_term(found.middle, "self")
     below = None if found is None else found.argument_term(found.middle, "other")
-    if above is None or below is None or below.number != 0 or not without_coefficient(above).is_call("sum"):
+    if above is None or below is None or below.number != 0:
         return False
-    inside = factors(without_coefficient(above).arguments[0])
-    return all(power == 2 and difference.kind == "sum" for difference, power in inside)
+    return fits("A * sum(d ** 2)", above, where=lambda found: found.terms["d"].kind == "sum")
 
 
 def _nothing(finding: Finding, text: str) -> Explanation:

@@ -33,11 +33,12 @@ from __future__ import annotations
 
 import math
 
-from whynan.expr import Expressions, Term
+from whynan.expr import Expressions, NormalForm
+from whynan.expr.structure import operand as operand_of
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import mean_of_chosen, quotient_message, without_negation
+from whynan.rules.expressions import mean_of_chosen, quotient_message
 from whynan.rules.facts import base, has_empty_operand, is_nan, is_onnx, number_text, operand, row, value
 from whynan.rules.intents import QUOTIENT, reformulation
 from whynan.rules.wording import operand_source
@@ -74,25 +75,21 @@ def _written_out(finding: Finding) -> Explanation | None:
     return Explanation(quotient_message(finding, "the number of targets that are not ignored"), _WHY, STRUCTURE + 1)
 
 
-def _is_of_labels(found: Expressions, chosen: Term) -> bool:
+def _is_of_labels(found: Expressions, chosen: NormalForm) -> bool:
     """Whether a mask compares whole numbers with a negative one, or what is averaged is a loss of classes.
 
     A mask of what is not 0 alone may be one of words that are no padding.
     """
-    of = without_negation(chosen.arguments[0] if chosen.is_call("where") else chosen)
-    for operation in found.operations.values():
-        if found.operator_name(operation) in _COMPARISONS and found.output_term(operation.event) == of:
-            given = found.recorded_argument(operation.event, "self", "A")
-            whole = given is not None and given.dtype is not None and given.dtype.startswith(("int", "uint"))
-            other = found.recorded_argument(operation.event, "other", "B")
-            ignored = other is not None and other.value is not None and other.value < 0
-            return whole and (
-                ignored
-                or any(
-                    found.operator_name(o) in TORCH.having("WN602") and o.event < found.middle
-                    for o in found.operations.values()
-                )
+    mask = operand_of("where(x, ...)", chosen) or chosen
+    mask = operand_of("~x", mask) or mask
+    for operation in found.named(*_COMPARISONS):
+        if found.output_term(operation.event) == mask:
+            given, other = (
+                found.recorded_argument(operation.event, *names) for names in (("self", "A"), ("other", "B"))
             )
+            whole = given is not None and given.dtype is not None and given.dtype.startswith(("int", "uint"))
+            ignored = other is not None and other.value is not None and other.value < 0
+            return whole and (ignored or any(o.event < found.middle for o in found.named(*TORCH.having("WN602"))))
     return False
 
 

@@ -30,10 +30,11 @@ References
 from __future__ import annotations
 
 from whynan.expr import Expressions
+from whynan.expr.structure import matches
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import expressions, without_coefficient
+from whynan.rules.expressions import expressions
 from whynan.rules.facts import all_finite, base, excess, limit, number_text, operand, value
 from whynan.rules.intents import reformulation, setting
 from whynan.rules.wording import exact_attempt, operands_text, operator_text
@@ -71,14 +72,9 @@ def _made_smaller(found: Expressions) -> float | None:
     """The number below 1 that the product is multiplied by next."""
     product = found.output_term(found.middle)
     for event in found.consumers():
-        later = found.output_term(event)
-        if (
-            later.kind == "sum"
-            and not later.constant
-            and len(later.parts) == 1
-            and without_coefficient(later) == product
-        ):
-            factor = abs(later.parts[0][1])
+        scaled = next(matches("A * x", found.output_term(event), x=product), None)
+        if scaled is not None and scaled.numbers["A"] != 1:
+            factor = abs(scaled.numbers["A"])
             return factor if factor < 1 else None
     return None
 

@@ -102,16 +102,11 @@ def _told(text: str, eps: float, dtype: str) -> Explanation:
 
 def _vanished(found: Expressions, event: int, by: str) -> tuple[float, str] | None:
     """The constant that was rounded to 0 on the way to an operand of an event, and the dtype that did it."""
-    given = found.recorded_argument(event, by)
-    # what has written an argument came before what reads it
-    while given is not None and given.event is not None and given.event < event and given.event in found.operations:
-        event = given.event
-        operation = found.operations[event]
-        eps = _constant(found, operation)
-        given = found.recorded_argument(event, "self", "input")
+    for operation in found.producers(event, by):
+        eps, given = _constant(found, operation), found.recorded_argument(operation.event, "self", "input")
         if eps is not None and given is not None and given.dtype is not None and _rounds_to_zero(eps, given.dtype):
             return eps, given.dtype
-        if not found.is_copy(event) and found.operator_name(operation) not in _ZERO_STAYS:
+        if not found.is_copy(operation.event) and found.operator_name(operation) not in _ZERO_STAYS:
             return None
     return None
 

@@ -82,22 +82,18 @@ def _spelled(name: str, at: float) -> str:
 
 def _vanished(found: Expressions, by: str, at: float) -> tuple[float, str] | None:
     """The margin that was rounded away on the way to an operand with this value, and the dtype that did it."""
-    event, given = found.middle, found.recorded_argument(found.middle, by)
-    middle = found.operations.get(event)
+    given, middle = found.recorded_argument(found.middle, by), found.operations.get(found.middle)
     own = (
         found.numeric_argument(middle, "eps") if middle is not None and found.operator_name(middle) == "logit" else None
     )
     if own is not None and given is not None:
         return _rounded(own, given)
-    # what has written an argument came before what reads it
-    while given is not None and given.event is not None and given.event < event and given.event in found.operations:
-        event = given.event
-        operation = found.operations[event]
-        given = found.recorded_argument(event, "self", "input")
+    for operation in found.producers(found.middle, by):
+        given = found.recorded_argument(operation.event, "self", "input")
         if found.operator_name(operation) == "clamp" or found.operator_name(operation).startswith("clamp_m"):
             bound = found.numeric_argument(operation, "max" if at > 0 else "min")
             return None if bound is None or given is None or abs(at) != 1 else _rounded(1 - abs(bound), given)
-        before = at if found.is_copy(event) else _before(found, operation, at)
+        before = at if found.is_copy(operation.event) else _before(found, operation, at)
         if before is None:
             return None
         at = before

@@ -37,10 +37,11 @@ from __future__ import annotations
 from typing import Final
 
 from whynan.expr import Expressions
+from whynan.expr.structure import fits
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import expressions, without_coefficient
+from whynan.rules.expressions import expressions
 from whynan.rules.facts import base, forward_base, forward_value, number_text, value
 from whynan.rules.intents import epsilon
 from whynan.rules.wording import readable
@@ -73,12 +74,10 @@ def match(finding: Finding) -> Explanation | None:
 def _is_diagonal(found: Expressions, name: str) -> bool:
     """Whether an argument is the diagonal of a Cholesky factor: as many elements as the matrix has rows."""
     term, given = found.argument_term(found.middle, name), found.recorded_argument(found.middle, name)
-    if term is None or given is None or not without_coefficient(term).is_call("linalg_cholesky_ex"):
+    if term is None or given is None or not fits("A * linalg_cholesky_ex(...)", term):
         return False
-    factored = [o for o in found.operations.values() if found.operator_name(o) == "linalg_cholesky_ex"]
-    return any(
-        argument.shape is not None and given.shape == argument.shape[:-1] for o in factored for argument in o.arguments
-    )
+    matrices = [matrix for operation in found.named("linalg_cholesky_ex") for matrix in operation.arguments]
+    return any(matrix.shape is not None and given.shape == matrix.shape[:-1] for matrix in matrices)
 
 
 RULE = Rule(

@@ -27,26 +27,10 @@ if TYPE_CHECKING:
     from whynan.capture.onnx.graph.sites import Places
     from whynan.capture.onnx.provenance.interventions import Experiments
     from whynan.capture.onnx.provenance.labels import Labels, Mark, Marks, Plane
-    from whynan.capture.provenance.arrays import Arrays
+    from whynan.capture.provenance.arrays import Arrays, Carrier
     from whynan.records import Note
 
 _KEEPS_SIGNS: Final = frozenset("Add Sum Cast CastLike".split())
-
-
-@dataclass(slots=True)
-class Carrier:
-    """The labels of one operand: those that explain a bad result, and literals."""
-
-    tensor: Tensor
-    explains: Plane | None = None
-    literal: Plane | None = None
-    literal_nan: bool = False
-    saved: None = None
-
-    @property
-    def planes(self) -> list[Plane]:
-        """Those that there are."""
-        return [p for p in (self.explains, self.literal) if p is not None]
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from whynan.capture.onnx.counts import bad_mask, dtype_name, is_array, is_bad, i
 from whynan.capture.onnx.execution import Counters
 from whynan.capture.onnx.graph.executed import last_readers
 from whynan.capture.onnx.graph.sites import Places
-from whynan.capture.onnx.provenance.attribution import Carrier, Question, attribute
+from whynan.capture.onnx.provenance.attribution import Question, attribute
 from whynan.capture.onnx.provenance.births import Roots, split_births, writes_constants
 from whynan.capture.onnx.provenance.body_scopes import Scopes, ValueWriter, is_joined, stack_marks
 from whynan.capture.onnx.provenance.causes import Causes
@@ -19,6 +19,7 @@ from whynan.capture.onnx.provenance.interventions import Experiments
 from whynan.capture.onnx.provenance.labels import Labels, Mark, compact, flat, part_of, release_mark, sequence_marks
 from whynan.capture.onnx.provenance.sinks import GraphSinks
 from whynan.capture.onnx.recorder import range_of
+from whynan.capture.provenance.arrays import Carrier
 from whynan.capture.provenance.births import add_step
 from whynan.ops.table import ONNX
 from whynan.records import Coverage, Note

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from whynan.capture.provenance.arrays import Carrier
 from whynan.capture.provenance.attribution import Verdict, attribute
 from whynan.capture.provenance.births import SEPARATE, add_step
-from whynan.capture.torch.event_log import Carrier, entry_of, number_of_output, original_arguments, split_births
+from whynan.capture.torch.event_log import entry_of, number_of_output, original_arguments, split_births
 from whynan.capture.torch.events import Events
 from whynan.capture.torch.interposition.collectives import CollectiveLog
 from whynan.capture.torch.provenance import interventions
