@@ -1,0 +1,268 @@
+"""A piece of a function in float32: where a half format has no room for it, up to the first value that fits again."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from whynan.fixes.python.candidates import Spot, build_candidate, spot_of, traceable_definition
+from whynan.fixes.python.double_where import readers_of
+from whynan.fixes.python.edit import Edited, Editor
+from whynan.fixes.python.write import ATOM, UnwritableError, binding
+from whynan.source.calls import operator_of
+from whynan.source.text import shortened
+
+if TYPE_CHECKING:
+    from whynan.fixes.candidates import Candidate
+    from whynan.fixes.python.formula import Edit
+    from whynan.records import Finding
+    from whynan.source.dataflow import Definition
+
+HALVES: Final = ("float16", "bfloat16")
+_MOST_STATEMENTS: Final = 5
+"""So many statements may lead from a birth to a value that fits."""
+_MOST_SIBLINGS: Final = 8
+_OF_THE_KIND: Final = frozenset({"dtype", "shape", "device", "ndim", "layout", "grad", "data", "is_cuda"})
+"""Attributes that a value in float32 need not have another one for, or must not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was seen of an expression when the function came to a line: its dtype, and whether it held NaN or Inf."""
+
+    dtype: str
+    bad: bool
+
+
+Values = Callable[[int], Mapping[str, Known]]
+"""What is known at a line, by the text of each expression; nothing where the program was run once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """An expression that a birth leads to, and the names on the way, each with what it is given."""
+
+    end: ast.expr
+    definitions: tuple[Definition, ...] = ()
+    leaves: bool = False
+    """Whether the function returns it."""
+
+
+def float32_candidates(text: str, finding: Finding, values: Values) -> Iterator[Candidate]:
+    """Edits that compute the birth of a half format in float32, the smallest first.
+
+    Each begins with the operands of the birth, or with all that its statements read, and ends with a cast back: around
+    the birth, around what that is part of, or in a later statement. Last, with none: what the function returns.
+    """
+    spot = spot_of(text, finding)
+    if isinstance(spot, str) or finding.element.dtype not in HALVES or not _is_operation(spot):
+        return
+    ways = list(_ways(spot))
+    for cast_back in (True, False):
+        for everything in (False, True):
+            for way in ways:
+                if cast_back or way.leaves:
+                    piece = _Piece(spot, finding, way, values)
+                    try:
+                        yield piece.candidate(everything=everything, cast_back=cast_back)
+                    except UnwritableError:
+                        continue
+
+
+def _is_operation(spot: Spot) -> bool:
+    """Whether the birth's expression is an operation of PyTorch's that gives a value."""
+    if isinstance(spot.birth, ast.Call):
+        name, in_place = operator_of(spot.place, spot.birth)
+        return name is not None and not in_place
+    return isinstance(spot.birth, (ast.BinOp, ast.UnaryOp))
+
+
+def _ways(spot: Spot) -> Iterator[_Way]:
+    """What a birth leads to: the expressions around it, then those of the one statement that reads its name, and on."""
+    place, node = spot.place, spot.birth
+    names: tuple[Definition, ...] = ()
+    assert isinstance(node, ast.expr)
+    for _ in range(_MOST_STATEMENTS):
+        for end in _around(spot, node):
+            yield _Way(end, names)
+            node = end
+        statement = place.statement(node)
+        if isinstance(statement, ast.Return) and statement.value is node:
+            yield _Way(node, names, leaves=True)
+        made = [d for d in spot.reader.reaching.definitions() if d.value is node and isinstance(d.node, ast.Name)]
+        readers = readers_of(spot.reader, node)
+        statements = {place.statement(reader) for reader in readers}
+        if len(made) != 1 or len(statements) != 1 or place.is_deferred(readers[0]):
+            return
+        names, node = (*names, made[0]), readers[0]
+
+
+def _around(spot: Spot, node: ast.expr) -> Iterator[ast.expr]:
+    """An expression, where it is more than a name, and those around it that are made of PyTorch's operators."""
+    place = spot.place
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        yield node
+    child: ast.AST = node
+    for parent in place.above(node):
+        if isinstance(parent, ast.Call):
+            name, in_place = operator_of(place, parent)
+            if in_place or (name is None and parent.func is not child):
+                return
+            if name is not None:
+                yield parent
+        elif isinstance(parent, (ast.BinOp, ast.UnaryOp, ast.Subscript)):
+            if isinstance(parent, ast.Subscript) and parent.slice is child:
+                return
+            yield parent
+        elif not isinstance(parent, ast.Attribute):
+            return
+        child = parent
+
+
+class _Piece:
+    """One way in float32: which of its operands are cast, and where it is cast back."""
+
+    def __init__(self, spot: Spot, finding: Finding, way: _Way, values: Values) -> None:
+        self._spot, self._place, self._reader = spot, spot.place, spot.reader
+        self._way = way
+        self._values = values
+        self._given = {o.expression: o.dtype for o in finding.element.operands if o.expression is not None}
+        self._dtype = finding.element.dtype
+
+    def candidate(self, *, everything: bool, cast_back: bool) -> Candidate:
+        """The edit; raises ``UnwritableError`` where it cannot be written."""
+        place, end, birth = self._place, self._way.end, self._spot.birth
+        siblings = self._siblings()
+        own = [*(d.value for d in self._way.definitions), end]
+        made = {d.name for d in (*self._way.definitions, *siblings)}
+        cast: list[ast.expr] = []
+        for piece in (*own, *(d.value for d in siblings)):
+            if not isinstance(piece, ast.expr):
+                continue
+            if not everything and (piece is birth or piece in place.above(birth)):
+                cast += self._operands(birth)
+            elif everything or piece not in own:
+                cast += self._leaves(piece, made)
+        if not cast:
+            raise UnwritableError("nothing that it reads is known to be of a half format")
+        imports: set[str] = set()
+        edits = self._edits(cast, end if cast_back else None, imports)
+        title = f"float32 for {shortened(place.code(birth))}{'' if cast_back else ', and for what is returned'}"
+        definitions = (*self._way.definitions, *siblings)
+        edited = Edited(end, edits, imports)
+        found = build_candidate(self._spot, title, "reformulation", end, definitions, edits, imports, [edited])
+        return found if cast_back else replace(found, widens=True)
+
+    # -- what is read on the way
+
+    def _siblings(self) -> list[Definition]:
+        """What else is bad on the way, and made of what the function has: other births of the same cause."""
+        found: list[Definition] = []
+        waiting: list[ast.AST] = [self._way.end, *(d.value for d in self._way.definitions if d.value is not None)]
+        while waiting and len(found) < _MOST_SIBLINGS:
+            piece = waiting.pop()
+            known = self._values(self._place.statement(self._way.end).lineno)
+            for name in ast.walk(piece):
+                if not isinstance(name, ast.Name) or not (name.id in known and known[name.id].bad):
+                    continue
+                made = traceable_definition(self._reader, self._way.end, name)
+                if made is not None and made.value is not None and made not in (*self._way.definitions, *found):
+                    found.append(made)
+                    waiting.append(made.value)
+        return found
+
+    def _is_half(self, node: ast.expr) -> bool | None:
+        """Whether an expression is a tensor of a half format; None where that is not known."""
+        text = ast.unparse(node)
+        if text in self._given:
+            return self._given[text] in HALVES
+        known = self._values(self._place.statement(node).lineno).get(text)
+        return None if known is None else known.dtype in HALVES
+
+    def _operands(self, birth: ast.AST) -> list[ast.expr]:
+        """The operands of an operation that are of a half format."""
+        found: list[ast.expr] = []
+        for operand in _parts(birth):
+            half = self._is_half(operand)
+            if half or (
+                half is None and isinstance(operand, (ast.BinOp, ast.UnaryOp)) and self._leaves(operand, set())
+            ):
+                found.append(operand)
+            elif half is None and isinstance(operand, (ast.List, ast.Tuple)):
+                found += self._operands(operand)
+            elif half is None and isinstance(operand, ast.Call) and operator_of(self._place, operand)[0] is not None:
+                found += [operand] if self._leaves(operand, set()) else []
+        return found
+
+    def _leaves(self, node: ast.expr, made: set[str]) -> list[ast.expr]:
+        """What an expression is made of that is of a half format; not the names that are ``made`` on the way."""
+        if isinstance(node, ast.Name) and node.id in made:
+            return []
+        if isinstance(node, ast.Attribute) and node.attr in _OF_THE_KIND:
+            return []
+        if isinstance(node, ast.Call):
+            name, in_place = operator_of(self._place, node)
+            if in_place:
+                raise UnwritableError(f"{shortened(self._place.code(node))} writes in place")
+            if isinstance(node.func, ast.Attribute) and node.func.attr in _CASTS:
+                return []
+            if name is None:
+                return [node] if self._is_half(node) else []
+        elif not isinstance(node, (ast.BinOp, ast.UnaryOp)) and self._is_half(node):
+            return [node]
+        return [leaf for part in _parts(node) for leaf in self._leaves(part, made)]
+
+    # -- as text
+
+    def _edits(self, cast: list[ast.expr], end: ast.expr | None, imports: set[str]) -> list[Edit]:
+        """The edits that cast some expressions, and another one back."""
+        place, writer = self._place, Editor(self._reader).writer(self._way.end)
+        opened: dict[int, str] = {}
+        closed: dict[int, str] = {}
+        back = [] if end is None else [(end, f".to({self._kind(cast, end) or f'{writer.torch()}.{self._dtype}'})")]
+        imports |= writer.imports
+        for node, call in [*((one, ".float()") for one in dict.fromkeys(cast)), *back]:
+            start, stop = place.span(node)
+            if not place.is_whole(node):
+                raise UnwritableError("the position of the expression in its string is not known")
+            grouped = place.text[start - 1 : start] == "(" and place.text[stop : stop + 1] == ")" and node is not end
+            parent = place.parents[node]
+            if grouped and not (isinstance(parent, ast.Call) and node in parent.args):
+                stop += 1
+            elif binding(place.code(node)) < ATOM:
+                opened[start] = opened.get(start, "") + "("
+                call = f"){call}"
+            closed[stop] = closed.get(stop, "") + call
+        return sorted((at, at, closed.get(at, "") + opened.get(at, "")) for at in {*opened, *closed})
+
+    def _kind(self, cast: list[ast.expr], end: ast.expr) -> str | None:
+        """The dtype to cast back to, as that of something that can be read at the end and is not cast itself."""
+        statement = self._place.statement(end)
+        for name in (n for one in cast for n in ast.walk(one) if isinstance(n, ast.Name)):
+            now = self._reader.reaching.definitions_before(statement, name.id)
+            if self._is_half(name) and now == self._reader.reaching.definitions_at(name):
+                return f"{name.id}.dtype"
+        return None
+
+
+_CASTS: Final = frozenset({"float", "double", "to", "type", "type_as", "long", "int", "bool"})
+
+
+def _parts(node: ast.AST) -> list[ast.expr]:
+    """What an operation reads."""
+    match node:
+        case ast.BinOp(left=left, right=right):
+            return [left, right]
+        case ast.UnaryOp(operand=operand):
+            return [operand]
+        case ast.Call(func=callee, args=args, keywords=keywords):
+            receiver = [callee.value] if isinstance(callee, ast.Attribute) else []
+            return [*receiver, *args, *(keyword.value for keyword in keywords)]
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return parts
+        case ast.Subscript(value=value) | ast.Attribute(value=value):
+            return [value]
+        case _:
+            return []
