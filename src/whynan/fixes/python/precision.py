@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -11,13 +11,16 @@ from whynan.fixes.python.candidates import Spot, build_candidate, spot_of, trace
 from whynan.fixes.python.double_where import readers_of
 from whynan.fixes.python.edit import Edited, Editor
 from whynan.fixes.python.write import ATOM, UnwritableError, binding
+from whynan.ops.signatures import CASTS
+from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
 from whynan.source.text import shortened
 
 if TYPE_CHECKING:
     from whynan.fixes.candidates import Candidate
+    from whynan.fixes.python.edit import Root
     from whynan.fixes.python.formula import Edit
-    from whynan.records import Finding
+    from whynan.records import Finding, Site
     from whynan.source.dataflow import Definition
 
 HALVES: Final = ("float16", "bfloat16")
@@ -37,7 +40,13 @@ class Known:
 
 
 Values = Callable[[int], Mapping[str, Known]]
-"""What is known at a line, by the text of each expression; nothing where the program was run once."""
+"""What is known at a line, by the text of each expression."""
+
+
+def nothing_known(line: int) -> Mapping[str, Known]:
+    """What is known where the program was run once."""
+    del line
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +59,35 @@ class _Way:
     """Whether the function returns it."""
 
 
-def float32_candidates(text: str, finding: Finding, values: Values) -> Iterator[Candidate]:
+def float32_candidates(text: str, finding: Finding, births: Iterable[Site], values: Values) -> Iterator[Candidate]:
     """Edits that compute the birth of a half format in float32, the smallest first.
 
-    Each begins with the operands of the birth, or with all that its statements read, and ends with a cast back: around
-    the birth, around what that is part of, or in a later statement. Last, with none: what the function returns.
+    Each begins with the operands of the birth, and of the other ``births`` on its way, or with all that the statements
+    of these read, and ends with a cast back: around the birth, around what that is part of, or in a later statement.
+    Last, with none: what the function returns. Where no value is known, those alone that end with an operation after
+    which a number beyond the range fits again as a rule.
     """
     spot = spot_of(text, finding)
     if isinstance(spot, str) or finding.element.dtype not in HALVES or not _is_operation(spot):
         return
-    ways = list(_ways(spot))
+    ways = [way for way in _ways(spot) if values is not nothing_known or _compresses(spot, way.end)]
+    nodes = {node for site in births if (node := spot.place.node_of(site)) is not None} | {spot.birth}
     for cast_back in (True, False):
         for everything in (False, True):
             for way in ways:
                 if cast_back or way.leaves:
-                    piece = _Piece(spot, finding, way, values)
+                    piece = _Piece(spot, finding, way, values, nodes)
                     try:
                         yield piece.candidate(everything=everything, cast_back=cast_back)
                     except UnwritableError:
                         continue
+
+
+def _compresses(spot: Spot, end: ast.expr) -> bool:
+    """Whether an operation makes a number that fits of one that is too large, as a quotient, a mean, a logarithm."""
+    if isinstance(end, ast.Call):
+        return operator_of(spot.place, end)[0] in TORCH.having("compressing")
+    return isinstance(end, ast.BinOp) and isinstance(end.op, ast.Div)
 
 
 def _is_operation(spot: Spot) -> bool:
@@ -124,16 +143,17 @@ def _around(spot: Spot, node: ast.expr) -> Iterator[ast.expr]:
 class _Piece:
     """One way in float32: which of its operands are cast, and where it is cast back."""
 
-    def __init__(self, spot: Spot, finding: Finding, way: _Way, values: Values) -> None:
+    def __init__(self, spot: Spot, finding: Finding, way: _Way, values: Values, births: set[Root]) -> None:
         self._spot, self._place, self._reader = spot, spot.place, spot.reader
         self._way = way
         self._values = values
+        self._births = births
         self._given = {o.expression: o.dtype for o in finding.element.operands if o.expression is not None}
         self._dtype = finding.element.dtype
 
     def candidate(self, *, everything: bool, cast_back: bool) -> Candidate:
         """The edit; raises ``UnwritableError`` where it cannot be written."""
-        place, end, birth = self._place, self._way.end, self._spot.birth
+        end = self._way.end
         siblings = self._siblings()
         own = [*(d.value for d in self._way.definitions), end]
         made = {d.name for d in (*self._way.definitions, *siblings)}
@@ -141,15 +161,18 @@ class _Piece:
         for piece in (*own, *(d.value for d in siblings)):
             if not isinstance(piece, ast.expr):
                 continue
-            if not everything and (piece is birth or piece in place.above(birth)):
-                cast += self._operands(birth)
+            births = [birth for birth in self._births if piece is birth or piece in self._place.above(birth)]
+            if births and not everything:
+                cast += [operand for birth in births for operand in self._operands(birth)]
             elif everything or piece not in own:
                 cast += self._leaves(piece, made)
         if not cast:
             raise UnwritableError("nothing that it reads is known to be of a half format")
+        cast = sorted(dict.fromkeys(cast), key=self._place.span)
         imports: set[str] = set()
         edits = self._edits(cast, end if cast_back else None, imports)
-        title = f"float32 for {shortened(place.code(birth))}{'' if cast_back else ', and for what is returned'}"
+        title = f"float32 for {shortened(self._place.code(self._spot.birth))}"
+        title = title if cast_back else f"{title}, and for what is returned"
         definitions = (*self._way.definitions, *siblings)
         edited = Edited(end, edits, imports)
         found = build_candidate(self._spot, title, "reformulation", end, definitions, edits, imports, [edited])
@@ -206,7 +229,7 @@ class _Piece:
             name, in_place = operator_of(self._place, node)
             if in_place:
                 raise UnwritableError(f"{shortened(self._place.code(node))} writes in place")
-            if isinstance(node.func, ast.Attribute) and node.func.attr in _CASTS:
+            if isinstance(node.func, ast.Attribute) and node.func.attr in CASTS:
                 return []
             if name is None:
                 return [node] if self._is_half(node) else []
@@ -223,7 +246,7 @@ class _Piece:
         closed: dict[int, str] = {}
         back = [] if end is None else [(end, f".to({self._kind(cast, end) or f'{writer.torch()}.{self._dtype}'})")]
         imports |= writer.imports
-        for node, call in [*((one, ".float()") for one in dict.fromkeys(cast)), *back]:
+        for node, call in [*((one, ".float()") for one in cast), *back]:
             start, stop = place.span(node)
             if not place.is_whole(node):
                 raise UnwritableError("the position of the expression in its string is not known")
@@ -245,9 +268,6 @@ class _Piece:
             if self._is_half(name) and now == self._reader.reaching.definitions_at(name):
                 return f"{name.id}.dtype"
         return None
-
-
-_CASTS: Final = frozenset({"float", "double", "to", "type", "type_as", "long", "int", "bool"})
 
 
 def _parts(node: ast.AST) -> list[ast.expr]:

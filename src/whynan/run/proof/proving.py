@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
-from whynan.run.proof.local_proof import alike, judge_candidate, saturating
+from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
 from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of
 from whynan.traces.format import FAILED
 from whynan.verify.in_place.swap import is_same_file
@@ -47,6 +48,8 @@ class RunOnce(str):
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3
+_MOST_JUDGED: Final = 4
+"""So many edits that compute in float32 are judged."""
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
 _ENDED: Final = Note.create("proof_ended", seconds=SECONDS)
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
@@ -225,7 +228,8 @@ class _Proving:
         from whynan.source.positions import file_of_site
 
         found = candidates(source.text, finding, [intent for intent in intents if intent.kind != "setting"])
-        proofs = self._proofs(finding, source, [_in(source, c) for c in found if not isinstance(c, Declined)])
+        edits = [*self._in_float32(finding, source), *(_in(source, c) for c in found if not isinstance(c, Declined))]
+        proofs = self._proofs(finding, source, edits)
         made = tuple(
             Fix(
                 title=p.candidate.title,
@@ -243,6 +247,26 @@ class _Proving:
                 for title, one in reversed(declined.items())
             )
         return (*made, *settings)
+
+    def _in_float32(self, finding: Finding, source: _Source) -> list[Candidate]:
+        """The smallest edits that compute in float32 what a half format has no room for, and hold where it failed."""
+        from whynan.fixes.python import HALVES, float32_candidates, nothing_known
+
+        if finding.element.dtype not in HALVES or finding.site is None:
+            return []
+        births = [f.site for f in (*self._report.findings, *finding.also) if f.site is not None]
+        births = [site for site in births if site.file == finding.site.file]
+        visits = self._visits(source, finding.site.line)
+        if isinstance(visits, str):
+            made = float32_candidates(source.text, finding, births, nothing_known)
+            return [_in(source, one) for one in made if not one.widens][:1]
+        made = (_in(source, one) for one in float32_candidates(source.text, finding, births, values_at(visits)))
+        found: list[Candidate] = []
+        for one in itertools.islice((one for one in made if cures(one, visits)), _MOST_JUDGED):
+            if self._judged(finding, source, one).verdict.status == "verified":
+                return [one]
+            found.append(one)
+        return found[:1]
 
     def _source(self, finding: Finding) -> _Source | None:
         """The file of a finding's expression, if it is what ran."""
