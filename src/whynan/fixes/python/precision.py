@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from whynan.fixes.diffs import DiffError, apply_diff, read_diff
 from whynan.fixes.python.candidates import Spot, build_candidate, spot_of, traceable_definition
 from whynan.fixes.python.double_where import readers_of
 from whynan.fixes.python.edit import Edited, Editor
@@ -14,7 +15,7 @@ from whynan.fixes.python.write import ATOM, UnwritableError, binding
 from whynan.ops.signatures import CASTS
 from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
-from whynan.source.text import shortened
+from whynan.source.text import Place, apply_edits, shortened
 
 if TYPE_CHECKING:
     from whynan.fixes.candidates import Candidate
@@ -286,3 +287,66 @@ def _parts(node: ast.AST) -> list[ast.expr]:
             return [value]
         case _:
             return []
+
+
+# -- A whole program in the other half format, which has the range of float32 ------------------------------------------
+
+
+def in_bfloat16(text: str) -> str | None:
+    """A file's text with bfloat16 wherever it asks for float16; None where it does not."""
+    place = Place(text)
+    edits: list[Edit] = []
+    for node in place.parents:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            called = place.parents[node]
+            is_half = node.attr == "half" and isinstance(called, ast.Call) and called.func is node and not called.args
+            if is_half or place.meaning(node) in (["torch", "float16"], ["torch", "half"]):
+                stop = place.span(node)[1]
+                edits.append((stop - len(node.attr), stop, "bfloat16"))
+    return apply_edits(text, edits) if edits else None
+
+
+# -- The edit of a report, made again ----------------------------------------------------------------------------------
+
+
+def with_casts(text: str, change: str, site: Site) -> str | None:
+    """A text with a change that only casts inside the function of a site; None for every other change."""
+    try:
+        edited = apply_diff(read_diff(change), text)
+    except DiffError:
+        return None
+    before, after = Place(text), Place(edited)
+    birth = before.node_of(site)
+    if birth is None or before.tree is None or after.tree is None or text.count("\n") != edited.count("\n"):
+        return None
+    function = before.function(birth)
+    first, last = (0, len(before.lines)) if isinstance(function, ast.Module) else _lines(function)
+    bare = [ast.dump(_WithoutCasts(first, last).visit(tree)) for tree in (before.tree, after.tree)]
+    return edited if bare[0] == bare[1] else None
+
+
+def _lines(node: ast.stmt) -> tuple[int, int]:
+    """The first and the last line of a statement."""
+    return node.lineno, node.end_lineno or node.lineno
+
+
+class _WithoutCasts(ast.NodeTransformer):
+    """Takes out the casts between two lines to float32, to a half format and to the dtype of a name."""
+
+    def __init__(self, first: int, last: int) -> None:
+        self._first, self._last = first, last
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(func=ast.Attribute(value=value, attr="float"), args=[], keywords=[]):
+                is_cast = True
+            case ast.Call(
+                func=ast.Attribute(value=value, attr="to"),
+                args=[ast.Attribute(value=ast.Name(), attr=dtype)],
+                keywords=[],
+            ):
+                is_cast = dtype in ("dtype", *HALVES)
+            case _:
+                return node
+        return value if is_cast and self._first <= node.lineno <= self._last else node

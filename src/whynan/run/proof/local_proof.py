@@ -82,8 +82,8 @@ def _trial_of(candidate: Candidate, visits: Visits) -> _Trial | str:
     return _Trial(before, _accept_extra(compile_formula(repaired, namespace), repaired), given)
 
 
-def cures(candidate: Candidate, visits: Visits) -> bool:
-    """Whether a candidate is finite at the visits at which the original is not; False where there are none."""
+def cures(candidate: Candidate, visits: Visits, *, silent: bool = False) -> bool:
+    """Whether a candidate is finite at the visits at which the original is not; where there are none, ``silent``."""
     try:
         tried = _trial_of(candidate, visits)
     except UsageError:
@@ -91,7 +91,7 @@ def cures(candidate: Candidate, visits: Visits) -> bool:
     if isinstance(tried, str):
         return False
     failing = [one for one in _chosen(tried.before, tried.given) if _fails(tried.before, one)]
-    return bool(failing) and not any(_fails(tried.after, one, raising=True) for one in failing)
+    return (bool(failing) or silent) and not any(_fails(tried.after, one, raising=True) for one in failing)
 
 
 def values_at(visits: Visits) -> Callable[[int], Mapping[str, Known]]:

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
 from whynan.faults import report_internal_error
+from whynan.ops.table import TORCH
 from whynan.records import STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Further
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
+from whynan.rules.facts import base
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
@@ -54,6 +56,10 @@ _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", 
 _ENDED: Final = Note.create("proof_ended", seconds=SECONDS)
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
 _SETTING: Final = "it is no edit of an expression, and was not tried"
+
+_IN_BFLOAT16: Final = (
+    "run with it, the program is finite to its end, though each of its numbers has 8 bits in place of 11"
+)
 
 
 class Rerunner(Protocol):
@@ -228,7 +234,10 @@ class _Proving:
         from whynan.source.positions import file_of_site
 
         found = candidates(source.text, finding, [intent for intent in intents if intent.kind != "setting"])
-        edits = [*self._in_float32(finding, source), *(_in(source, c) for c in found if not isinstance(c, Declined))]
+        edits = [_in(source, c) for c in found if not isinstance(c, Declined)]
+        wider = self._in_float32(finding, source)
+        # an exponential soon has no room in float32 either
+        edits = [*edits, *wider] if base(finding) in TORCH.having("exponential") else [*wider, *edits]
         proofs = self._proofs(finding, source, edits)
         made = tuple(
             Fix(
@@ -241,12 +250,35 @@ class _Proving:
             for p in proofs
         )
         if not made:
-            declined = {c.title: c for c in reversed(found) if isinstance(c, Declined)}
+            # a rewrite of another expression than this is none of it
+            declined = {c.title: c for c in reversed(found) if isinstance(c, Declined) and not c.unfit}
             made = tuple(
                 Fix(title=title, kind="source", patch=None, verdict=_declined(one))
                 for title, one in reversed(declined.items())
             )
+        if not any(fix.verdict.status == "verified" for fix in made):
+            settings = (*self._in_bfloat16(finding, source), *settings)
         return (*made, *settings)
+
+    def _in_bfloat16(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
+        """The other half format, where the program asks for float16: tried, and proved of no number."""
+        from whynan.fixes.python import in_bfloat16
+
+        edited = in_bfloat16(source.text) if finding.element.dtype == "float16" and not self._is_over() else None
+        if edited is None:
+            return ()
+        trial = self._trial(source, edited)
+        if isinstance(trial, str):
+            why = f"not tried: {trial}"
+        else:
+            ran = trial.report if isinstance(trial, EditedRun) else trial
+            family = self._same_cause.get(id(finding), frozenset[object]())
+            outcome = outcome_of(ran, self._report, finding, source.text, edited, family=family)
+            is_behind = outcome.next is not None and outcome.next.element.dtype == "float16"
+            why = _BEHIND if is_behind else outcome.rejected or outcome.remains or _IN_BFLOAT16
+        verdict = FixVerdict(status="unverified", why=why, reason=_reason(trial) if isinstance(trial, str) else None)
+        title = f"bfloat16, which has the range of float32, wherever {os.path.basename(source.path)} asks for float16"
+        return (Fix(title=title, kind="setting", patch=None, verdict=verdict),)
 
     def _in_float32(self, finding: Finding, source: _Source) -> list[Candidate]:
         """The smallest edits that compute in float32 what a half format has no room for, and hold where it failed."""
@@ -261,8 +293,9 @@ class _Proving:
             made = float32_candidates(source.text, finding, births, nothing_known)
             return [_in(source, one) for one in made if not one.widens][:1]
         made = (_in(source, one) for one in float32_candidates(source.text, finding, births, values_at(visits)))
+        silent = finding.fate == "damaging"
         found: list[Candidate] = []
-        for one in itertools.islice((one for one in made if cures(one, visits)), _MOST_JUDGED):
+        for one in itertools.islice((one for one in made if cures(one, visits, silent=silent)), _MOST_JUDGED):
             if self._judged(finding, source, one).verdict.status == "verified":
                 return [one]
             found.append(one)
@@ -334,10 +367,10 @@ class _Proving:
             self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
 
-    def _trial(self, source: _Source, candidate: Candidate) -> Report | EditedRun | str:
-        key = source.path, candidate.edited
+    def _trial(self, source: _Source, edited: str) -> Report | EditedRun | str:
+        key = source.path, edited
         if key not in self._trials:
-            trial = self._again.trial(source.path, source.text, candidate.edited)
+            trial = self._again.trial(source.path, source.text, edited)
             # what was not looked at to its end proves nothing
             looked_at = trial.report if isinstance(trial, EditedRun) else trial
             unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
@@ -347,7 +380,7 @@ class _Proving:
     def _in_place(self, finding: Finding, source: _Source, one: RankedCandidate, edits: int = 1) -> RankedCandidate:
         """A candidate after the program has run with it, and with what mends the births that it leaves."""
         candidate = one.candidate
-        trial = self._trial(source, candidate)
+        trial = self._trial(source, candidate.edited)
         if isinstance(trial, str):
             why = f"it holds on the captured operands, but was not tried in the program: {trial}"
             return _unverified(one, why, _reason(trial))
@@ -433,7 +466,7 @@ def _unverified(one: RankedCandidate, why: str, reason: Literal["run_once"] | No
 
 
 def _declined(one: Declined) -> FixVerdict:
-    return FixVerdict(status="unverified", why=one.why, reason="unfit" if one.unfit else None)
+    return FixVerdict(status="unverified", why=one.why)
 
 
 def _reason(why: str) -> Literal["run_once"] | None:
