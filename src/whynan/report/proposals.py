@@ -91,7 +91,7 @@ def add_fixes(
     if (more := len(shown) - most) > 0:
         page.row("", _more(shown[-more:], is_all=show_all or len(finding.fixes) > _MOST_FIXES))
     if rejected := len(fixes) - len(shown):
-        if any(fix.patch for fix in shown):
+        if any(fix.kind != "setting" for fix in shown):
             what = f"{count_text(rejected, 'fix', 'fixes')} tried and rejected"
             page.row("", f"{what}; --all shows {'it' if rejected == 1 else 'them'}")
         else:

@@ -56,10 +56,8 @@ _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", 
 _ENDED: Final = Note.create("proof_ended", seconds=SECONDS)
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
 _SETTING: Final = "it is no edit of an expression, and was not tried"
-
-_IN_BFLOAT16: Final = (
-    "run with it, the program is finite to its end, though each of its numbers has 8 bits in place of 11"
-)
+_IN_BFLOAT16: Final = "run with it, the program is finite to its end; each of its numbers has 8 bits in place of 11"
+_BEHIND: Final = "not tried: what is run again begins behind where it asks for float16"
 
 
 class Rerunner(Protocol):
