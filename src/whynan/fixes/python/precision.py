@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -73,15 +75,15 @@ def float32_candidates(text: str, finding: Finding, births: Iterable[Site], valu
         return
     ways = [way for way in _ways(spot) if values is not nothing_known or _compresses(spot, way.end)]
     nodes = {node for site in births if (node := spot.place.node_of(site)) is not None} | {spot.birth}
-    for cast_back in (True, False):
-        for everything in (False, True):
-            for way in ways:
-                if cast_back or way.leaves:
-                    piece = _Piece(spot, finding, way, values, nodes)
-                    try:
-                        yield piece.candidate(everything=everything, cast_back=cast_back)
-                    except UnwritableError:
-                        continue
+    known = {text}
+    for cast_back, everything, way in itertools.product((True, False), (False, True), ways):
+        if not cast_back and not way.leaves:
+            continue
+        with suppress(UnwritableError):
+            made = _Piece(spot, finding, way, values, nodes).candidate(everything=everything, cast_back=cast_back)
+            if made.edited not in known:
+                known.add(made.edited)
+                yield made
 
 
 def _compresses(spot: Spot, end: ast.expr) -> bool:
@@ -113,10 +115,15 @@ def _ways(spot: Spot) -> Iterator[_Way]:
             yield _Way(node, names, leaves=True)
         made = [d for d in spot.reader.reaching.definitions() if d.value is node and isinstance(d.node, ast.Name)]
         readers = readers_of(spot.reader, node)
-        statements = {place.statement(reader) for reader in readers}
-        if len(made) != 1 or len(statements) != 1 or place.is_deferred(readers[0]):
+        if len(made) != 1 or not readers or _readers(spot, made[0]) != {place.statement(readers[0])}:
             return
         names, node = (*names, made[0]), readers[0]
+
+
+def _readers(spot: Spot, definition: Definition) -> set[ast.stmt]:
+    """The statements that may read what a definition gives a name."""
+    reaching = spot.reader.reaching
+    return {spot.place.statement(node) for node, found in reaching.at.items() if definition in found}
 
 
 def _around(spot: Spot, node: ast.expr) -> Iterator[ast.expr]:
@@ -195,6 +202,10 @@ class _Piece:
                 if made is not None and made.value is not None and made not in (*self._way.definitions, *found):
                     found.append(made)
                     waiting.append(made.value)
+        own = [self._way.end, *(d.value for d in (*self._way.definitions, *found) if d.value is not None)]
+        statements = {self._place.statement(piece) for piece in own}
+        if any(_readers(self._spot, made) - statements for made in found):
+            raise UnwritableError("what else it reads is read elsewhere, too")
         return found
 
     def _is_half(self, node: ast.expr) -> bool | None:
