@@ -13,9 +13,9 @@ from whynan.records.report import FixVerdict
 from whynan.verify import wording
 from whynan.verify.arrays import OtherKindError, array_of, size_of, tensors_in
 from whynan.verify.cases import Case, cases_of, changes_healthy, is_disputed, repaired_arrays, with_gradient_scale
-from whynan.verify.comparison import Healthy, is_far, limit_objection, made_up_size, objection
+from whynan.verify.comparison import Healthy, is_far, is_wrong_beyond, limit_objection, made_up_size, objection
 from whynan.verify.sampling import Sample, captured_samples, fresh_samples, grown_samples
-from whynan.verify.tally import Ledger
+from whynan.verify.tally import Example, Ledger
 from whynan.verify.truth import (
     UnknowableError,
     is_light,
@@ -342,7 +342,19 @@ class Judgement:
             except UnknowableError as what:
                 self.missing = str(what)
         ledger.add(case, new, found, strict=self.strict, judged=found is None)
+        if self.asked.widens and found is not None:
+            self._check_widened(case, new, found)
         return found
+
+    def _check_widened(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
+        """Raises where a value that only float32 has room for is another than the exact one."""
+        for name, (old, dtype) in case.old.items():
+            off = is_wrong_beyond(new[name], dtype, "float32", known[name])
+            if name.isdecimal() and off.any():
+                place = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), old.shape))
+                exact = float(known[name].values[place])
+                wrong = Example(case.sample.title, name, place, float(old[place]), float(new[name][place]), exact)
+                raise RejectedError(wording.invented_value_text(wrong))
 
     def _needs_truth(self, case: Case, new: dict[str, Any]) -> bool:
         """Whether the truth of a case has to be known."""

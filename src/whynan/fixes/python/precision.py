@@ -115,15 +115,14 @@ def _ways(spot: Spot) -> Iterator[_Way]:
             yield _Way(node, names, leaves=True)
         made = [d for d in spot.reader.reaching.definitions() if d.value is node and isinstance(d.node, ast.Name)]
         readers = readers_of(spot.reader, node)
-        if len(made) != 1 or not readers or _readers(spot, made[0]) != {place.statement(readers[0])}:
+        if len(made) != 1 or not readers:
             return
         names, node = (*names, made[0]), readers[0]
 
 
-def _readers(spot: Spot, definition: Definition) -> set[ast.stmt]:
-    """The statements that may read what a definition gives a name."""
-    reaching = spot.reader.reaching
-    return {spot.place.statement(node) for node, found in reaching.at.items() if definition in found}
+def _readers(spot: Spot, definition: Definition) -> list[ast.AST]:
+    """Where what a definition gives a name may be read."""
+    return [node for node, found in spot.reader.reaching.at.items() if definition in found]
 
 
 def _around(spot: Spot, node: ast.expr) -> Iterator[ast.expr]:
@@ -163,8 +162,13 @@ class _Piece:
         """The edit; raises ``UnwritableError`` where it cannot be written."""
         end = self._way.end
         siblings = self._siblings()
-        own = [*(d.value for d in self._way.definitions), end]
-        made = {d.name for d in (*self._way.definitions, *siblings)}
+        own: list[ast.AST | None] = [*(d.value for d in self._way.definitions), end]
+        definitions = (*self._way.definitions, *siblings)
+        made = {d.name for d in definitions}
+        pieces = {*own, *(d.value for d in siblings)}
+        readers = [node for definition in definitions for node in _readers(self._spot, definition)]
+        if any(node is not end and pieces.isdisjoint((node, *self._place.above(node))) for node in readers):
+            raise UnwritableError("what would be float32 is read elsewhere, too")
         cast: list[ast.expr] = []
         for piece in (*own, *(d.value for d in siblings)):
             if not isinstance(piece, ast.expr):
@@ -181,7 +185,6 @@ class _Piece:
         edits = self._edits(cast, end if cast_back else None, imports)
         title = f"float32 for {shortened(self._place.code(self._spot.birth))}"
         title = title if cast_back else f"{title}, and for what is returned"
-        definitions = (*self._way.definitions, *siblings)
         edited = Edited(end, edits, imports)
         found = build_candidate(self._spot, title, "reformulation", end, definitions, edits, imports, [edited])
         return found if cast_back else replace(found, widens=True)
@@ -202,10 +205,6 @@ class _Piece:
                 if made is not None and made.value is not None and made not in (*self._way.definitions, *found):
                     found.append(made)
                     waiting.append(made.value)
-        own = [self._way.end, *(d.value for d in (*self._way.definitions, *found) if d.value is not None)]
-        statements = {self._place.statement(piece) for piece in own}
-        if any(_readers(self._spot, made) - statements for made in found):
-            raise UnwritableError("what else it reads is read elsewhere, too")
         return found
 
     def _is_half(self, node: ast.expr) -> bool | None:
