@@ -143,7 +143,7 @@ def is_far(values: Array, dtype: str, truth: Truth, *, usual: float = 0.0) -> Ma
 
 
 def is_wrong_beyond(values: Array, dtype: str, wider: str, truth: Truth) -> Mask:
-    """Where the exact element is beyond the range of a dtype, in that of a wider one, and another than in ``values``."""
+    """Where the exact element is beyond a dtype, in the range of a wider one, and another than in ``values``."""
     known = format_of(dtype)
     exact = np.where(truth.infinite | truth.undefined | truth.undecided, 0.0, truth.values)
     beyond = (np.abs(exact) > known.max) & (np.abs(exact) <= format_of(wider).max)
