@@ -17,7 +17,7 @@ from whynan.fixes.python.write import ATOM, UnwritableError, binding
 from whynan.ops.signatures import CASTS
 from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
-from whynan.source.text import Place, apply_edits, shortened
+from whynan.source.text import Place, apply_edits, parse_or_none, shortened
 
 if TYPE_CHECKING:
     from whynan.fixes.candidates import Candidate
@@ -299,6 +299,30 @@ def _parts(node: ast.AST) -> list[ast.expr]:
             return []
 
 
+def outside_autocast(text: str, finding: Finding, made: Candidate) -> Candidate | None:
+    """An edit whose birth's statement is not under autocast, which would compute it in a half format all the same."""
+    spot = spot_of(text, finding)
+    if isinstance(spot, str) or text.count("\n") != made.edited.count("\n"):
+        return None
+    place, statement = spot.place, spot.place.statement(spot.birth)
+    names = [n.id for n in ast.walk(spot.birth) if isinstance(n, ast.Name) and n.id not in {*place.imports, "self"}]
+    writer = Editor(spot.reader).writer(spot.birth)
+    torch, start = writer.torch(), place.span(statement)[0] - place.line_start(statement.lineno)
+    indent = place.lines[statement.lineno - 1][:start]
+    is_plain = (
+        isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return)) and statement.lineno == statement.end_lineno
+    )
+    if not names or writer.imports or not is_plain or indent.strip():
+        return None
+    lines = made.edited.splitlines(keepends=True)
+    line = lines[statement.lineno - 1]
+    end = "\r\n" if line.endswith("\r\n") else "\n"
+    header = f"{indent}with {torch}.autocast({names[0]}.device.type, enabled=False):{end}"
+    lines[statement.lineno - 1] = f"{header}{indent}    {line[len(indent) :]}"
+    edited = "".join(lines)
+    return replace(made, edited=edited, title=f"{made.title}, outside autocast") if parse_or_none(edited) else None
+
+
 # -- A whole program in the other half format, which has the range of float32 ------------------------------------------
 
 
@@ -327,11 +351,15 @@ def with_casts(text: str, change: str, site: Site) -> str | None:
         return None
     before, after = Place(text), Place(edited)
     birth = before.node_of(site)
-    if birth is None or before.tree is None or after.tree is None or text.count("\n") != edited.count("\n"):
+    if birth is None or before.tree is None or after.tree is None:
         return None
     function = before.function(birth)
     first, last = (0, len(before.lines)) if isinstance(function, ast.Module) else _lines(function)
-    bare = [ast.dump(_WithoutCasts(first, last).visit(tree)) for tree in (before.tree, after.tree)]
+    more = len(after.lines) - len(before.lines)
+    bare = [
+        ast.dump(_WithoutCasts(first, end).visit(tree))
+        for tree, end in ((before.tree, last), (after.tree, last + more))
+    ]
     return edited if bare[0] == bare[1] else None
 
 
@@ -341,7 +369,7 @@ def _lines(node: ast.stmt) -> tuple[int, int]:
 
 
 class _WithoutCasts(ast.NodeTransformer):
-    """Takes out the casts between two lines to float32, to a half format and to the dtype of a name."""
+    """Takes out what casts between two lines to float32, a half format or the dtype of a name, and ends autocast."""
 
     def __init__(self, first: int, last: int) -> None:
         self._first, self._last = first, last
@@ -360,3 +388,20 @@ class _WithoutCasts(ast.NodeTransformer):
             case _:
                 return node
         return value if is_cast and self._first <= node.lineno <= self._last else node
+
+    def visit_With(self, node: ast.With) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        match node.items:
+            case [
+                ast.withitem(
+                    context_expr=ast.Call(
+                        func=ast.Attribute(value=ast.Name(), attr="autocast"),
+                        args=[ast.Attribute(value=ast.Attribute(value=ast.Name(), attr="device"), attr="type")],
+                        keywords=[ast.keyword(arg="enabled", value=ast.Constant(value=False))],
+                    ),
+                    optional_vars=None,
+                )
+            ] if self._first <= node.lineno <= self._last:
+                return node.body
+            case _:
+                return node

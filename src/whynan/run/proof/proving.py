@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import linecache
 import os
 import time
 from dataclasses import dataclass, replace
@@ -280,7 +281,7 @@ class _Proving:
 
     def _in_float32(self, finding: Finding, source: _Source) -> list[Candidate]:
         """The smallest edits that compute in float32 what a half format has no room for, and hold where it failed."""
-        from whynan.fixes.python import HALVES, float32_candidates, nothing_known
+        from whynan.fixes.python import HALVES, float32_candidates, nothing_known, outside_autocast
 
         if finding.element.dtype not in HALVES or finding.site is None:
             return []
@@ -295,9 +296,14 @@ class _Proving:
         found: list[Candidate] = []
         for one in itertools.islice((one for one in made if cures(one, visits, silent=silent)), _MOST_JUDGED):
             if self._judged(finding, source, one).verdict.status == "verified":
-                return [one]
+                apart = outside_autocast(source.text, finding, one)
+                return [one, apart] if apart is not None and self._uses_autocast() else [one]
             found.append(one)
         return found[:1]
+
+    def _uses_autocast(self) -> bool:
+        """Whether a file of the program speaks of autocast."""
+        return any("autocast" in line for path in self._hashes for line in linecache.getlines(path))
 
     def _source(self, finding: Finding) -> _Source | None:
         """The file of a finding's expression, if it is what ran."""
