@@ -169,3 +169,35 @@ def test_a_half_precision_model_is_tried_in_bfloat16_and_nothing_is_proved(load:
     assert fix.verdict.why.startswith("run with it, the program is finite to its end")
     once = whynan.explain(load(HALF_MODEL).target, torch.full((1, 2), 200.0)).findings[0].fixes[0]
     assert once.verdict.why.startswith("not tried: ")
+
+
+AUTOCAST = """import torch
+
+
+def scores(q, k):
+    product = q @ k.transpose(-1, -2)
+    return torch.softmax(product / 64, -1)
+
+
+def target(q, k):
+    with torch.autocast("cpu", dtype=torch.float16):
+        return scores(q, k)
+"""
+
+
+@pytest.mark.proof
+def test_under_autocast_the_statement_is_taken_out_of_it(load: Load) -> None:
+    module = load(AUTOCAST)
+    given = (150 * noise(1, 4, 64)).half(), (150 * noise(1, 4, 64)).half() + 60
+    finding = whynan.explain(module.target, *given, rerun=True).findings[0]
+    assert finding.fixes[0].verdict.status == "verified"
+    assert added(finding.fixes[0])[:2] == [
+        "with torch.autocast(q.device.type, enabled=False):",
+        "product = q.float() @ k.transpose(-1, -2).float()",
+    ]
+    path = Path(str(module.__file__))
+    edited = regenerate_text(str(path), path.read_text(), finding, finding.fixes[0])
+    assert not isinstance(edited, Declined)
+    assert whynan.explain(load(edited).target, *given).verdict == "clean"
+    left_in = [fix for fix in finding.fixes if fix.title == finding.fixes[0].title.removesuffix(", outside autocast")]
+    assert [fix.verdict.status for fix in left_in] == ["rejected"]

@@ -17,7 +17,6 @@ from whynan.records import STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Further
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
-from whynan.rules.facts import base
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
@@ -236,7 +235,8 @@ class _Proving:
         edits = [_in(source, c) for c in found if not isinstance(c, Declined)]
         wider = self._in_float32(finding, source)
         # an exponential soon has no room in float32 either
-        edits = [*edits, *wider] if base(finding) in TORCH.having("exponential") else [*wider, *edits]
+        is_exponential = bool(saturating(finding) & TORCH.having("exponential"))
+        edits = [*edits, *wider] if is_exponential else [*wider, *edits]
         proofs = self._proofs(finding, source, edits)
         made = tuple(
             Fix(
