@@ -233,7 +233,7 @@ class _Proving:
 
         found = candidates(source.text, finding, [intent for intent in intents if intent.kind != "setting"])
         edits = [_in(source, c) for c in found if not isinstance(c, Declined)]
-        wider = self._in_float32(finding, source)
+        wider = self._in_float32(finding, source, alone=not edits)
         # an exponential soon has no room in float32 either
         is_exponential = bool(saturating(finding) & TORCH.having("exponential"))
         edits = [*edits, *wider] if is_exponential else [*wider, *edits]
@@ -279,8 +279,11 @@ class _Proving:
         title = f"bfloat16, which has the range of float32, wherever {os.path.basename(source.path)} asks for float16"
         return (Fix(title=title, kind="setting", patch=None, verdict=verdict),)
 
-    def _in_float32(self, finding: Finding, source: _Source) -> list[Candidate]:
-        """The smallest edits that compute in float32 what a half format has no room for, and hold where it failed."""
+    def _in_float32(self, finding: Finding, source: _Source, *, alone: bool) -> list[Candidate]:
+        """The smallest edits that compute in float32 what a half format has no room for, and hold where it failed.
+
+        Where nothing can be proved there is one, if it stands ``alone``.
+        """
         from whynan.fixes.python import HALVES, float32_candidates, nothing_known, outside_autocast
 
         if finding.element.dtype not in HALVES or finding.site is None:
@@ -290,7 +293,7 @@ class _Proving:
         visits = self._visits(source, finding.site.line)
         if isinstance(visits, str):
             made = float32_candidates(source.text, finding, births, nothing_known)
-            return [_in(source, one) for one in made if not one.widens][:1]
+            return [_in(source, one) for one in made if alone and not one.widens][:1]
         made = (_in(source, one) for one in float32_candidates(source.text, finding, births, values_at(visits)))
         silent = finding.fate == "damaging"
         found: list[Candidate] = []
