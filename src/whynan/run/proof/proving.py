@@ -256,11 +256,14 @@ class _Proving:
                 for title, one in reversed(declined.items())
             )
         if not any(fix.verdict.status == "verified" for fix in made):
-            settings = (*self._in_bfloat16(finding, source), *settings)
+            settings = (*self._in_bfloat16(finding, source, alone=not made), *settings)
         return (*made, *settings)
 
-    def _in_bfloat16(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
-        """The other half format, where the program asks for float16: tried, and proved of no number."""
+    def _in_bfloat16(self, finding: Finding, source: _Source, *, alone: bool) -> tuple[Fix, ...]:
+        """The other half format, where the program asks for float16: tried, and proved of no number.
+
+        Where it cannot be tried it is said if it stands ``alone``.
+        """
         from whynan.fixes.python import in_bfloat16
 
         edited = in_bfloat16(source.text) if finding.element.dtype == "float16" and not self._is_over() else None
@@ -268,6 +271,8 @@ class _Proving:
             return ()
         trial = self._trial(source, edited)
         if isinstance(trial, str):
+            if not alone:
+                return ()
             why = f"not tried: {trial}"
         else:
             ran = trial.report if isinstance(trial, EditedRun) else trial
