@@ -31,7 +31,8 @@ class Formula:
 class Candidate:
     """One edit of one file: its whole text afterwards, and the formula before and after.
 
-    ``function`` is the qualified name of the function that it is in, None at the top of a module.
+    ``function`` is the qualified name of the function that it is in, None at the top of a module. ``widens``: its value
+    is of a wider dtype than the original's.
     """
 
     title: str
@@ -41,6 +42,7 @@ class Candidate:
     original: Formula
     repaired: Formula
     function: str | None = None
+    widens: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,9 +65,8 @@ _IN_JSON: Final = "the JSON report has them all"
 
 
 def _unfit(finding: Finding) -> tuple[Fix, ...]:
-    """The fixes of a finding that do not fit how the source is written, and tell no more than that."""
-    found = tuple(fix for fix in finding.fixes if fix.patch is None and fix.verdict.reason == "unfit")
-    return found if len(finding.fixes) > 1 else ()
+    """The rewrites of other expressions than a finding's, which reports of earlier versions have."""
+    return tuple(fix for fix in finding.fixes if fix.patch is None and fix.verdict.reason == "unfit")
 
 
 def add_fixes(
@@ -92,12 +91,12 @@ def add_fixes(
     if (more := len(shown) - most) > 0:
         page.row("", _more(shown[-more:], is_all=show_all or len(finding.fixes) > _MOST_FIXES))
     if rejected := len(fixes) - len(shown):
-        what = count_text(rejected, "fix", "fixes")
-        page.row("" if shown else "fix", f"{what} tried and rejected; --all shows {'it' if rejected == 1 else 'them'}")
-    if hidden and not any(fix.verdict.status == "verified" for fix in shown):
-        what = count_text(len(hidden), "known rewrite does", "known rewrites do")
-        why = f"{what} not fit how it is written; --all shows {'it' if len(hidden) == 1 else 'them'}"
-        page.row("" if fixes else "fix", why)
+        if any(fix.kind != "setting" for fix in shown):
+            what = f"{count_text(rejected, 'fix', 'fixes')} tried and rejected"
+            page.row("", f"{what}; --all shows {'it' if rejected == 1 else 'them'}")
+        else:
+            what = "1 rewrite tried, which does not hold" if rejected == 1 else f"{rejected} rewrites tried, none holds"
+            page.row("" if shown else "fix", f"{what}; --all shows why")
     unproved = any(f.patch and not _is_shown(f) for f in shown[:most])
     if unproved and written is None:
         page.row("", "the JSON report has the change that nothing proves")

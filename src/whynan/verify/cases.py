@@ -140,11 +140,11 @@ def with_gradient_scale(cases: Sequence[Case], dtype: str) -> list[Case]:
     ]
 
 
-def repaired_arrays(repaired: TestedProgram, case: Case) -> dict[str, Any]:
+def repaired_arrays(repaired: TestedProgram, case: Case, *, widens: bool = False) -> dict[str, Any]:
     """The arrays of the repaired on the same case, by the same names; raises ``OtherKindError`` and what it raises.
 
     Whole numbers and truth values have to be the same where nothing is bad in the original, but at extremes, where a
-    rounding may decide about them.
+    rounding may decide about them. What ``widens`` may give float32 in place of a half format.
     """
     sample = case.sample
     run = repaired.run(sample.arguments, sample.needs_grad, case.cotangents if sample.needs_grad else None)
@@ -154,6 +154,7 @@ def repaired_arrays(repaired: TestedProgram, case: Case) -> dict[str, Any]:
     is_ordinary = not case.fails and sample.nature != "extreme"
     for name, (array, dtype) in wanted.items():
         new, kind = found[name]
+        kind = dtype if widens and kind == "float32" and name in case.old else kind
         if kind != dtype or new.shape != array.shape:
             raise OtherKindError(f"{kind_of(kind, new.shape)} where the original gives {kind_of(dtype, array.shape)}")
         if name in case.whole and is_ordinary and (other := new != array).any():

@@ -142,6 +142,15 @@ def is_far(values: Array, dtype: str, truth: Truth, *, usual: float = 0.0) -> Ma
         return told & (size <= known.max) & ~(np.abs(values - exact) <= room)
 
 
+def is_wrong_beyond(values: Array, dtype: str, wider: str, truth: Truth) -> Mask:
+    """Where the exact element is beyond a dtype, in the range of a wider one, and another than in ``values``."""
+    known = format_of(dtype)
+    exact = np.where(truth.infinite | truth.undefined | truth.undecided, 0.0, truth.values)
+    beyond = (np.abs(exact) > known.max) & (np.abs(exact) <= format_of(wider).max)
+    with np.errstate(invalid="ignore"):
+        return beyond & ~(np.abs(values - exact) <= OF_USUAL * known.eps * np.abs(exact))
+
+
 def distances(old: Array, new: Array, dtype: str) -> tuple[Array, Array]:
     """How far each element is from the original: absolute, and in units of the last place; 0 where either is bad."""
     both = np.isfinite(old) & np.isfinite(new)

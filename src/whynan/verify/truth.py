@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.ops.names import base_name
+from whynan.ops.table import TORCH
 from whynan.verify.arrays import array_of, dtype_name, is_float, tensors_in
 from whynan.verify.comparison import Truth, is_far, spacing, standing
 from whynan.verify.oracle import Unsupported, exact, noise_floor, noisy_outputs
@@ -25,6 +27,7 @@ _FEW: Final = 320
 _WITHIN: Final = 8
 """Of the distance to the next number, less than a quarter is rounded away on either side of a power of two."""
 _LOGARITHMS: Final = ("log", "xlogy")
+_LIGHT: Final = TORCH.having("elementwise", "pointwise", "reduction", "view", "movement", "see-through")
 _SIDES: Final = 3
 _BESIDE: Final = 1e-6
 """So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
@@ -88,6 +91,15 @@ def takes_logarithms(original: TestedProgram, case: Case) -> bool:
     except UnknowableError:
         return False
     return any(step.op.lower().removeprefix("aten.").startswith(_LOGARITHMS) for step in program.steps)
+
+
+def is_light(original: TestedProgram, case: Case) -> bool:
+    """Whether the exact values of a large case are soon had: no gradient is asked for, and each number is read once."""
+    try:
+        program = None if case.sample.needs_grad else original.oracle_program(case.sample.arguments)
+    except UnknowableError:
+        return False
+    return program is not None and all(base_name(step.op).rstrip("_") in _LIGHT for step in program.steps)
 
 
 def nearest_values(original: TestedProgram, case: Case) -> dict[str, Any]:

@@ -13,10 +13,18 @@ from whynan.records.report import FixVerdict
 from whynan.verify import wording
 from whynan.verify.arrays import OtherKindError, array_of, size_of, tensors_in
 from whynan.verify.cases import Case, cases_of, changes_healthy, is_disputed, repaired_arrays, with_gradient_scale
-from whynan.verify.comparison import Healthy, is_far, limit_objection, made_up_size, objection
+from whynan.verify.comparison import Healthy, is_far, is_wrong_beyond, limit_objection, made_up_size, objection
 from whynan.verify.sampling import Sample, captured_samples, fresh_samples, grown_samples
-from whynan.verify.tally import Ledger
-from whynan.verify.truth import UnknowableError, nearby_truths, nearest_values, takes_logarithms, truths, values_around
+from whynan.verify.tally import Example, Ledger
+from whynan.verify.truth import (
+    UnknowableError,
+    is_light,
+    nearby_truths,
+    nearest_values,
+    takes_logarithms,
+    truths,
+    values_around,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,6 +46,8 @@ _MOST: Final = 160
 """Elements of the largest tensor for which the oracle is asked of a captured input as it is."""
 _MOST_WHOLE: Final = 4096
 """The same of one that does not fail any more when it is cut down, as a product of very many factors."""
+_MOST_LIGHT: Final = 1 << 18
+"""The same where each of its numbers is read once, as in a sum of very many."""
 
 
 class RejectedError(Exception):
@@ -52,6 +62,7 @@ def judge(
     kind: FixKind,
     seed: int = 0,
     rounded: bool = False,
+    widens: bool = False,
 ) -> FixVerdict:
     """The verdict of a fix: ``repaired`` in the place of ``original``, both called with their parameters by name.
 
@@ -64,11 +75,12 @@ def judge(
     Where nothing captured is bad, a value that is finite and has lost half of its digits is what has to be cured.
     Where what was captured is known to have been ``rounded`` on its way, as the sigmoid that a module gives, nothing
     that a guard makes up is right if it is not so for what rounds to that. A value that is undefined may be made up,
-    though no greater one than is healthy, or than the logarithm of one. The same arguments have the same verdict.
+    though no greater one than is healthy, or than the logarithm of one. What ``widens`` may be of a wider dtype, which
+    the verdict says. The same arguments have the same verdict.
     """
     from whynan.verify.torch_program import TorchProgram
 
-    asked = Question(kind, seed, rounded=rounded)
+    asked = Question(kind, seed, rounded=rounded, widens=widens)
     judgement = Judgement(TorchProgram(original), TorchProgram(repaired), asked)
     try:
         return judgement.verdict(captured_samples(_latest_visits(captured)))
@@ -82,7 +94,8 @@ class Question:
 
     ``cures``: the captured inputs have to be finite, which a part of a graph need not be whose whole model is.
     ``silent``: what is to be cured is finite and far from the exact value; None where it is so if nothing fails.
-    ``until``: the processor time after which no more fresh inputs are tried.
+    ``until``: the processor time after which no more fresh inputs are tried. ``widens``: a value may be of a wider
+    dtype.
     """
 
     kind: FixKind
@@ -91,6 +104,7 @@ class Question:
     cures: bool = True
     silent: bool | None = None
     until: float = math.inf
+    widens: bool = False
 
 
 class Judgement:
@@ -236,7 +250,8 @@ class Judgement:
         cut = self.original.shrink_case(case, new, self.seed)
         if cut is not None and (cut.fails or not case.fails):
             return cut
-        return case if _size(case) <= _MOST_WHOLE else None
+        size = _size(case)
+        return case if size <= _MOST_WHOLE or (size <= _MOST_LIGHT and is_light(self.original, case)) else None
 
     def _check_accuracy(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
         """Raises where a captured value that was finite and far from the exact one is as far from it still."""
@@ -327,7 +342,19 @@ class Judgement:
             except UnknowableError as what:
                 self.missing = str(what)
         ledger.add(case, new, found, strict=self.strict, judged=found is None)
+        if self.asked.widens and found is not None:
+            self._check_widened(case, new, found)
         return found
+
+    def _check_widened(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
+        """Raises where a value that only float32 has room for is another than the exact one."""
+        for name, (old, dtype) in case.old.items():
+            off = is_wrong_beyond(new[name], dtype, "float32", known[name])
+            if name.isdecimal() and off.any():
+                place = tuple(int(i) for i in np.unravel_index(int(np.argmax(off)), old.shape))
+                exact = float(known[name].values[place])
+                wrong = Example(case.sample.title, name, place, float(old[place]), float(new[name][place]), exact)
+                raise RejectedError(wording.invented_value_text(wrong))
 
     def _needs_truth(self, case: Case, new: dict[str, Any]) -> bool:
         """Whether the truth of a case has to be known."""
@@ -338,7 +365,7 @@ class Judgement:
 
     def _run_repaired(self, case: Case) -> dict[str, Any]:
         try:
-            return repaired_arrays(self.repaired, case)
+            return repaired_arrays(self.repaired, case, widens=self.asked.widens)
         except OtherKindError as what:
             raise RejectedError(f"gives {what}") from None
         except Exception as error:
@@ -380,7 +407,8 @@ class Judgement:
         if self.strict and (near.worse + far.worse or near.made_up is not None):
             return self.fix_verdict("distorting", wording.distorting(near, far, self.dtype))
         backward = self.backward is not None
-        return self.fix_verdict("verified", wording.verified(near, far, backward=backward, strict=self.strict))
+        wider = wording.widened_text(self.dtype) if self.asked.widens else ""
+        return self.fix_verdict("verified", wording.verified(near, far, backward=backward, strict=self.strict) + wider)
 
 
 def _latest_visits(captured: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

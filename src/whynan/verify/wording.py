@@ -35,6 +35,11 @@ def verified(near: Ledger, far: Ledger, *, backward: bool, strict: bool) -> str:
     return f"{finite}; none of {healthy:,} healthy elements {held}{remaining_hazards_text(near, far)}"
 
 
+def widened_text(dtype: str) -> str:
+    """The value does not fit its dtype again before it leaves the function, as a further half-sentence."""
+    return f"; its value stays float32 from there on, for it does not fit {dtype}"
+
+
 def remaining_hazards_text(near: Ledger, far: Ledger) -> str:
     """What was bad on other inputs and still is, or could not be told, as a further half-sentence."""
     told = ""

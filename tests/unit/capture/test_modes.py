@@ -39,6 +39,44 @@ def test_composite_operations_under_inference_mode() -> None:
     assert finding.site.module == "0" or code(finding) == "model(x * 10)"
 
 
+def lost_in_half(x: Tensor) -> Tensor:
+    return ((x.half() * x.half()).float() * torch.tensor(0.0)).to(torch.float16) * 2
+
+
+def reshaped(x: Tensor) -> Tensor:
+    return (x.log().T.reshape(-1).expand(2, -1).contiguous() + 1).flatten()
+
+
+@pytest.mark.parametrize("target", [lost_in_half, reshaped])
+def test_what_inference_mode_copies_carries_its_birth(target: Any) -> None:
+    """`to`, `reshape` and `contiguous` reach a mode whole there, and declare a view."""
+    x = torch.tensor([[1.0, 300.0], [0.0, 2.0]])
+    reports = []
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            reports.append(only(whynan.explain(target, x)))
+    first, second = reports
+    assert (second.op, second.birth, code(second)) == (first.op, first.birth, code(first))
+    assert second.birth != "entered"
+
+
+def test_a_cast_under_inference_mode_has_the_name_of_a_cast() -> None:
+    with torch.inference_mode():
+        finding = only(whynan.explain(lambda x: x.to(torch.float16), torch.full((2,), 1e6)))
+    assert (finding.op, finding.rule, finding.birth) == ("aten._to_copy.default", "WN701", "overflow")
+
+
+def test_a_product_of_a_layer_under_inference_mode_is_explained() -> None:
+    layer = nn.Linear(2, 3, bias=False).half()
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, 1.0], [300.0, 250.0], [2.0, 2.0]]))
+    with torch.inference_mode():
+        finding = only(whynan.explain(layer, torch.tensor([[0.0, 1.0], [200.0, 300.0]]).half()))
+    assert (finding.rule, finding.element.index) == ("WN701", (1, 1))
+    spans = {operand.name: (operand.min, operand.max) for operand in finding.element.operands}
+    assert (spans["input"], spans["weight"]) == ((200.0, 300.0), (250.0, 300.0))
+
+
 def test_item_under_inference_mode_is_a_reading() -> None:
     def work() -> None:
         with torch.inference_mode():

@@ -441,3 +441,57 @@ def test_a_logarithm_of_what_is_negative_by_far_may_be_that_of_zero() -> None:
     assert judge(torch.log, lambda input: below(input, lambda f: f.tiny), [{"input": x}], kind="guard").status == (
         "verified"
     )
+
+
+def energy(x: torch.Tensor) -> torch.Tensor:
+    return (x * x).sum(-1)
+
+
+HALVES = [{"x": torch.linspace(-200, 300, 24).reshape(3, 8).half()}]
+
+
+def test_a_wider_dtype_is_taken_where_it_is_asked_for_alone() -> None:
+    def wide(x: torch.Tensor) -> torch.Tensor:
+        return (x.float() * x.float()).sum(-1)
+
+    said = judge(energy, wide, HALVES, kind="reformulation", widens=True)
+    assert said.status == "verified"
+    assert said.why.endswith("; its value stays float32 from there on, for it does not fit float16")
+    said = judge(energy, wide, HALVES, kind="reformulation")
+    assert (said.status, said.why) == ("rejected", "gives float32[3] where the original gives float16[3]")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda x: torch.full((x.shape[0],), 1e5),
+        lambda x: (x.float() * x.float()).sum(-1) * 1.01,
+        lambda x: (x.float() * x.float()).sum(-1).clamp(max=9e4),
+        lambda x: torch.nan_to_num((x * x).sum(-1).float(), posinf=1e5),
+        lambda x: (x.double() * x.double()).sum(-1),
+        lambda x: (x.float() * x.float()).sum(-1).to(x.dtype),
+    ],
+    ids=["a constant", "1% more", "a bound", "a number for Inf", "float64", "cast back"],
+)
+def test_a_wrong_value_of_a_wider_dtype_is_not_verified(wrong: Any) -> None:
+    assert judge(energy, wrong, HALVES, kind="reformulation", widens=True).status == "rejected"
+
+
+def test_a_sum_of_very_many_is_judged_whole() -> None:
+    ones = [{"x": torch.ones(70_000, dtype=torch.float16)}]
+
+    def share(x: torch.Tensor) -> torch.Tensor:
+        return x.sum() / (2 * x.numel())
+
+    def wide(x: torch.Tensor) -> torch.Tensor:
+        return (x.float().sum() / (2 * x.numel())).to(x.dtype)
+
+    def bounded(x: torch.Tensor) -> torch.Tensor:
+        return x.sum().clamp(max=torch.finfo(x.dtype).max) / (2 * x.numel())
+
+    assert judge(share, wide, ones, kind="reformulation").status == "verified"
+    said = judge(share, bounded, ones, kind="reformulation")
+    assert (said.status, said.why) == (
+        "rejected",
+        "the value is 0.468 where the exact one is 0.5, on the failing input",
+    )

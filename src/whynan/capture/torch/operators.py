@@ -116,6 +116,12 @@ class Operator:
         self.composite = schema is not None and _is_composite(schema)
         self.in_python = schema is not None and _is_in_python(schema)
 
+    def as_run(self, args: Any, out: Any) -> Operator:
+        """What a composite operator came to that declares a view: `reshape` and `to` copy where no view will do."""
+        if not args or type(out) is not torch.Tensor or not isinstance(args[0], torch.Tensor):
+            return self
+        return self if out.layout is not torch.strided or torch._C._is_alias_of(args[0], out) else _copying(self)
+
 
 _COLLECTIVE: Final = (
     *("c10d.", "_c10d_functional.", "_c10d_functional_autograd.", "c10d_functional.", "symm_mem."),
@@ -141,6 +147,18 @@ def _is_in_python(schema: Any) -> bool:
         return False
     kernels = torch._C._dispatch_dump(schema.name).splitlines()
     return any(".py:" in k and not k.startswith(("debug", "Meta", "Autograd", "Autocast")) for k in kernels)
+
+
+@cache
+def _copying(operator: Operator) -> Operator:
+    """An operator that declares a view where it gives new memory; a cast by the name that it has in other modes."""
+    found = Operator(operator.func)
+    found.view = found.alias_returns = False
+    found.movement = not found.pointwise
+    if found.base == "to":
+        found.name, found.base = "aten._to_copy.default", "_to_copy"
+    found.copying = found.movement or found.base in TORCH.having("copying")
+    return found
 
 
 KNOWN: dict[int, Operator] = {}

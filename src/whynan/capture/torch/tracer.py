@@ -78,6 +78,8 @@ class Tracer:
     ) -> None:
         """Record one event that has run: its site and operands, and whether what it wrote is finite."""
         context = self.context
+        if operator.composite and operator.view:
+            operator = operator.as_run(args, out)
         ordinal = context.ordinal
         context.ordinal = ordinal + 1
         try:

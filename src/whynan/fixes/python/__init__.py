@@ -5,4 +5,11 @@
 from whynan.fixes.diffs import patch as patch
 from whynan.fixes.python.candidates import candidates as candidates
 from whynan.fixes.python.candidates import consistent_candidates as consistent_candidates
+from whynan.fixes.python.precision import HALVES as HALVES
+from whynan.fixes.python.precision import Known as Known
+from whynan.fixes.python.precision import float32_candidates as float32_candidates
+from whynan.fixes.python.precision import in_bfloat16 as in_bfloat16
+from whynan.fixes.python.precision import nothing_known as nothing_known
+from whynan.fixes.python.precision import outside_autocast as outside_autocast
+from whynan.fixes.python.precision import with_casts as with_casts
 from whynan.fixes.python.regions import compare_versions as compare_versions

@@ -57,7 +57,7 @@ def levels(reader: Reader, root: Root, known: Sequence[Definition]) -> Iterator[
     pieces: list[Root] = [root, *(d.value for d in known if d.value is not None)]
     for _ in range(_MOST_LEVELS):
         read = [name for piece in pieces for name in _names(piece)]
-        new = [d for d in dict.fromkeys(_traceable_definition(reader, root, name) for name in read) if d is not None]
+        new = [d for d in dict.fromkeys(traceable_definition(reader, root, name) for name in read) if d is not None]
         new = [d for d in new if d not in found]
         if not new:
             return
@@ -72,7 +72,7 @@ def _names(piece: Root) -> list[ast.Name]:
     return [*target, *(n for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))]
 
 
-def _traceable_definition(reader: Reader, root: Root, name: ast.Name) -> Definition | None:
+def traceable_definition(reader: Reader, root: Root, name: ast.Name) -> Definition | None:
     """The definition of a name where it is read, if it is one that can be followed."""
     place = reader.place
     found = reader.reaching.single_definition(name)
@@ -130,7 +130,7 @@ def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> lis
     wanted = [intent for intent in intents if intent.kind != "setting"]
     if finding.fate == "absorbed":
         return []
-    spot = _spot(text, finding)
+    spot = spot_of(text, finding)
     if isinstance(spot, str):
         return [Declined(intent.title, spot) for intent in wanted]
     left_out = None if finding.around is None else finding.around.left_out
@@ -144,7 +144,7 @@ def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> lis
 def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
     """All that `candidates` may have made of a finding, of which a report holds less than the run knew."""
     wanted = [intent for intent in intents if intent.kind != "setting"]
-    spot = _spot(text, finding)
+    spot = spot_of(text, finding)
     if isinstance(spot, str):
         return [Declined(intent.title, spot) for intent in wanted]
     spots = [spot, *_callers(spot, finding)]
@@ -206,7 +206,8 @@ def _without_repeats(found: list[Candidate | Declined]) -> list[Candidate | Decl
     return kept
 
 
-def _spot(text: str, finding: Finding) -> Spot | str:
+def spot_of(text: str, finding: Finding) -> Spot | str:
+    """Where a finding's birth is in a file's text; or why that is not known."""
     if finding.site is None:
         return "it is not known where in the source it is"
     place = Place(text)
@@ -294,7 +295,7 @@ def _match_candidate(spot: Spot, intent: FixIntent, match: Match, everywhere: Se
         if around is not None:
             root, more = around
             definitions = (*definitions, *more)
-    return _build_candidate(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere)
+    return build_candidate(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere)
 
 
 def _selection_candidate(spot: Spot, chosen: double_where.DoubleWhere) -> Candidate | Declined:
@@ -302,14 +303,14 @@ def _selection_candidate(spot: Spot, chosen: double_where.DoubleWhere) -> Candid
         return Declined(chosen.title, chosen.edits)
     edited = Edited(chosen.root, list(chosen.edits), chosen.imports)
     try:
-        return _build_candidate(
+        return build_candidate(
             spot, chosen.title, "guard", chosen.root, chosen.definitions, chosen.edits, chosen.imports, [edited]
         )
     except UnwritableError as error:
         return Declined(chosen.title, str(error))
 
 
-def _build_candidate(
+def build_candidate(
     spot: Spot,
     title: str,
     kind: FixKind,
@@ -319,6 +320,7 @@ def _build_candidate(
     imports: set[str],
     everywhere: Sequence[Edited],
 ) -> Candidate:
+    """The candidate of some edits, judged as the value of a root; raises ``UnwritableError``."""
     place, first = spot.place, everywhere[0]
     if any(a[1] > b[0] for a, b in itertools.pairwise(edits)):
         raise UnwritableError("its parts overlap")

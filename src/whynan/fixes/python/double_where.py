@@ -48,10 +48,10 @@ def roots_of(reader: Reader, birth: Root) -> Iterator[Root]:
                 seen.add(node)
                 if not isinstance(node, (ast.Name, ast.Attribute, ast.Starred)):
                     yield node
-        waiting += [load for node in chain for load in _readers(reader, node) if load not in seen]
+        waiting += [load for node in chain for load in readers_of(reader, node) if load not in seen]
 
 
-def _readers(reader: Reader, value: Root) -> list[ast.Name]:
+def readers_of(reader: Reader, value: Root) -> list[ast.Name]:
     """Where the name that an expression is the value of is read, and can be nothing else."""
     reaching = reader.reaching
     made = [d for d in reaching.definitions() if d.value is value]

@@ -170,6 +170,8 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Decli
     for each in texts:
         if each != text and _change(source.patch(path, text, each)) == proved:
             return each
+    if finding.site is not None and (cast := source.with_casts(text, fix.patch or "", finding.site)) is not None:
+        return cast
     return Declined(fix.title, declined[0] if declined and not texts else "")
 
 

@@ -7,9 +7,12 @@ from __future__ import annotations
 import ast
 import sys
 import textwrap
+from dataclasses import dataclass
+from functools import cache
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.errors import UsageError
 from whynan.ops.table import TORCH
 from whynan.records import FixVerdict
 from whynan.verify.formula import calls, lift_expressions
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Declined, Formula
+    from whynan.fixes.python import Known
     from whynan.records import Finding
     from whynan.records.intents import FixKind
     from whynan.verify.in_place.visits import Visit, Visits
@@ -43,22 +47,71 @@ def judge_candidate(candidate: Candidate, visits: Visits, *, rounded: Collection
     ``rounded`` are the functions that what its finding is of came through, whose results are as a rule not exact
     where they are 0 or 1; a guard cannot be told to be right by what they gave.
     """
-    from whynan.verify.formula import compile_formula
     from whynan.verify.verdict import judge
+
+    tried = _trial_of(candidate, visits)
+    if isinstance(tried, str):
+        return FixVerdict(status="unverified", why=tried)
+    is_rounded = bool({*rounded} - _written(candidate.original.body)[0])
+    given = _chosen(tried.before, tried.given)
+    return judge(tried.before, tried.after, given, kind=candidate.kind, rounded=is_rounded, widens=candidate.widens)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A candidate's formulas as functions, and what their parameters were at each visit."""
+
+    before: Callable[..., Any]
+    after: Callable[..., Any]
+    given: list[dict[str, Any]]
+
+
+def _trial_of(candidate: Candidate, visits: Visits) -> _Trial | str:
+    """A candidate ready to be run on the visits of its function; or why it cannot be."""
+    from whynan.verify.formula import compile_formula
 
     namespace = namespace_of(candidate.path)
     foreign = foreign_in(candidate.original, namespace) | foreign_in(candidate.repaired, namespace)
     original, repaired = _readable(candidate.original, candidate.repaired, visits, foreign)
     given = parameter_values(original, visits)
     if isinstance(given, str):
-        return FixVerdict(status="unverified", why=given)
+        return given
     if unrun := calls(original, foreign) or calls(repaired, foreign):
-        why = f"it calls {unrun}, which may do more than compute and is not run again and again for a proof"
-        return FixVerdict(status="unverified", why=why)
+        return f"it calls {unrun}, which may do more than compute and is not run again and again for a proof"
     before = _accept_extra(compile_formula(original, namespace), original)
-    after = _accept_extra(compile_formula(repaired, namespace), repaired)
-    is_rounded = bool({*rounded} - _written(original.body)[0])
-    return judge(before, after, _chosen(before, given), kind=candidate.kind, rounded=is_rounded)
+    return _Trial(before, _accept_extra(compile_formula(repaired, namespace), repaired), given)
+
+
+def cures(candidate: Candidate, visits: Visits, *, silent: bool = False) -> bool:
+    """Whether a candidate is finite at the visits at which the original is not; where there are none, ``silent``."""
+    try:
+        tried = _trial_of(candidate, visits)
+    except UsageError:
+        return False
+    if isinstance(tried, str):
+        return False
+    failing = [one for one in _chosen(tried.before, tried.given) if _fails(tried.before, one)]
+    return (bool(failing) or silent) and not any(_fails(tried.after, one, raising=True) for one in failing)
+
+
+def values_at(visits: Visits) -> Callable[[int], Mapping[str, Known]]:
+    """The tensors of a function's visits, by line and text: their dtype, and whether they were ever bad there."""
+    import torch
+
+    from whynan.fixes.python import Known
+    from whynan.verify.torch_program import bad_kinds
+
+    @cache
+    def at(line: int) -> dict[str, Known]:
+        found: dict[str, Known] = {}
+        for visit in visits.visits:
+            for text, value in visit.values.items() if visit.line == line else ():
+                if isinstance(value, torch.Tensor):
+                    bad = (text in found and found[text].bad) or bool(bad_kinds([value]))
+                    found[text] = Known(str(value.dtype).removeprefix("torch."), bad)
+        return found
+
+    return at
 
 
 def judge_edit(before: str, after: str, path: str, finding: Finding, visits: Visits) -> FixVerdict:
@@ -240,8 +293,11 @@ def _looked_at(kinds: Sequence[frozenset[str]]) -> list[int]:
     return sorted(looked | {*range(max(0, len(kinds) - _MOST_LOOKED_AT), len(kinds))})
 
 
-def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:
-    """Whether a formula's value or one of its gradients is NaN or Inf where its inputs are finite or not."""
+def _fails(original: Callable[..., Any], given: Mapping[str, Any], *, raising: bool = False) -> bool:
+    """Whether a formula's value or one of its gradients is NaN or Inf where its inputs are finite or not.
+
+    ``raising``: what it says of one that raises.
+    """
     import torch
 
     from whynan.verify.torch_program import isolated_random_state
@@ -261,7 +317,7 @@ def _fails(original: Callable[..., Any], given: Mapping[str, Any]) -> bool:
         return any(not bool(torch.isfinite(t).all()) for t in (*outs, *grads) if t is not None)
     except Exception:
         # the judge says why
-        return False
+        return raising
 
 
 def namespace_of(path: str) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import linecache
 import os
 import time
 from dataclasses import dataclass, replace
@@ -10,13 +12,14 @@ from typing import TYPE_CHECKING, Final, Literal, Protocol
 from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
 from whynan.faults import report_internal_error
+from whynan.ops.table import TORCH
 from whynan.records import STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Further
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
-from whynan.run.proof.local_proof import alike, judge_candidate, saturating
+from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
 from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of
 from whynan.traces.format import FAILED
 from whynan.verify.in_place.swap import is_same_file
@@ -49,10 +52,14 @@ RUN_ONCE: Final = RunOnce(f"the program was run once: {RERUN}")
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3
+_MOST_JUDGED: Final = 4
+"""So many edits that compute in float32 are judged."""
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
 _ENDED: Final = Note.create("proof_ended", seconds=SECONDS)
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
 _SETTING: Final = "it is no edit of an expression, and was not tried"
+_IN_BFLOAT16: Final = "run with it, the program is finite to its end; each of its numbers has 8 bits in place of 11"
+_BEHIND: Final = "not tried: what is run again begins behind where it asks for float16"
 
 
 class Rerunner(Protocol):
@@ -227,7 +234,12 @@ class _Proving:
         from whynan.source.positions import file_of_site
 
         found = candidates(source.text, finding, [intent for intent in intents if intent.kind != "setting"])
-        proofs = self._proofs(finding, source, [_in(source, c) for c in found if not isinstance(c, Declined)])
+        edits = [_in(source, c) for c in found if not isinstance(c, Declined)]
+        wider = self._in_float32(finding, source, alone=not edits)
+        # an exponential soon has no room in float32 either
+        is_exponential = bool(saturating(finding) & TORCH.having("exponential"))
+        edits = [*edits, *wider] if is_exponential else [*wider, *edits]
+        proofs = self._proofs(finding, source, edits)
         made = tuple(
             Fix(
                 title=p.candidate.title,
@@ -239,12 +251,69 @@ class _Proving:
             for p in proofs
         )
         if not made:
-            declined = {c.title: c for c in reversed(found) if isinstance(c, Declined)}
+            # a rewrite of another expression than this is none of it
+            declined = {c.title: c for c in reversed(found) if isinstance(c, Declined) and not c.unfit}
             made = tuple(
                 Fix(title=title, kind="source", patch=None, verdict=_declined(one))
                 for title, one in reversed(declined.items())
             )
+        if not any(fix.verdict.status == "verified" for fix in made):
+            settings = (*self._in_bfloat16(finding, source, alone=not made), *settings)
         return (*made, *settings)
+
+    def _in_bfloat16(self, finding: Finding, source: _Source, *, alone: bool) -> tuple[Fix, ...]:
+        """The other half format, where the program asks for float16: tried, and proved of no number.
+
+        Where it cannot be tried it is said if it stands ``alone``.
+        """
+        from whynan.fixes.python import in_bfloat16
+
+        edited = in_bfloat16(source.text) if finding.element.dtype == "float16" and not self._is_over() else None
+        if edited is None:
+            return ()
+        trial = self._trial(source, edited)
+        if isinstance(trial, str):
+            if not alone:
+                return ()
+            why = f"not tried: {trial}"
+        else:
+            ran = trial.report if isinstance(trial, EditedRun) else trial
+            family = self._same_cause.get(id(finding), frozenset[object]())
+            outcome = outcome_of(ran, self._report, finding, source.text, edited, family=family)
+            is_behind = outcome.next is not None and outcome.next.element.dtype == "float16"
+            why = _BEHIND if is_behind else outcome.rejected or outcome.remains or _IN_BFLOAT16
+        verdict = FixVerdict(status="unverified", why=why, reason=_reason(trial) if isinstance(trial, str) else None)
+        title = f"bfloat16, which has the range of float32, wherever {os.path.basename(source.path)} asks for float16"
+        return (Fix(title=title, kind="setting", patch=None, verdict=verdict),)
+
+    def _in_float32(self, finding: Finding, source: _Source, *, alone: bool) -> list[Candidate]:
+        """The smallest edits that compute in float32 what a half format has no room for, and hold where it failed.
+
+        Where nothing can be proved there is one, if it stands ``alone``.
+        """
+        from whynan.fixes.python import HALVES, float32_candidates, nothing_known, outside_autocast
+
+        if finding.element.dtype not in HALVES or finding.site is None:
+            return []
+        births = [f.site for f in (*self._report.findings, *finding.also) if f.site is not None]
+        births = [site for site in births if site.file == finding.site.file]
+        visits = self._visits(source, finding.site.line)
+        if isinstance(visits, str):
+            made = float32_candidates(source.text, finding, births, nothing_known)
+            return [_in(source, one) for one in made if alone and not one.widens][:1]
+        made = (_in(source, one) for one in float32_candidates(source.text, finding, births, values_at(visits)))
+        silent = finding.fate == "damaging"
+        found: list[Candidate] = []
+        for one in itertools.islice((one for one in made if cures(one, visits, silent=silent)), _MOST_JUDGED):
+            if self._judged(finding, source, one).verdict.status == "verified":
+                apart = outside_autocast(source.text, finding, one)
+                return [one, apart] if apart is not None and self._uses_autocast() else [one]
+            found.append(one)
+        return found[:1]
+
+    def _uses_autocast(self) -> bool:
+        """Whether a file of the program speaks of autocast."""
+        return any("autocast" in line for path in self._hashes for line in linecache.getlines(path))
 
     def _source(self, finding: Finding) -> _Source | None:
         """The file of a finding's expression, if it is what ran."""
@@ -312,10 +381,10 @@ class _Proving:
             self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
 
-    def _trial(self, source: _Source, candidate: Candidate) -> Report | EditedRun | str:
-        key = source.path, candidate.edited
+    def _trial(self, source: _Source, edited: str) -> Report | EditedRun | str:
+        key = source.path, edited
         if key not in self._trials:
-            trial = self._again.trial(source.path, source.text, candidate.edited)
+            trial = self._again.trial(source.path, source.text, edited)
             # what was not looked at to its end proves nothing
             looked_at = trial.report if isinstance(trial, EditedRun) else trial
             unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
@@ -325,7 +394,7 @@ class _Proving:
     def _in_place(self, finding: Finding, source: _Source, one: RankedCandidate, edits: int = 1) -> RankedCandidate:
         """A candidate after the program has run with it, and with what mends the births that it leaves."""
         candidate = one.candidate
-        trial = self._trial(source, candidate)
+        trial = self._trial(source, candidate.edited)
         if isinstance(trial, str):
             why = f"it holds on the captured operands, but was not tried in the program: {trial}"
             return _unverified(one, why, _reason(trial))
@@ -411,7 +480,7 @@ def _unverified(one: RankedCandidate, why: str, reason: Literal["run_once"] | No
 
 
 def _declined(one: Declined) -> FixVerdict:
-    return FixVerdict(status="unverified", why=one.why, reason="unfit" if one.unfit else None)
+    return FixVerdict(status="unverified", why=one.why)
 
 
 def _reason(why: str) -> Literal["run_once"] | None:

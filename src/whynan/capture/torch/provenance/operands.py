@@ -196,6 +196,8 @@ def locate(
 def _product(base: str, name: str, tensor: Tensor, index: tuple[int, ...]) -> tuple[Any, Tensor | None]:
     if base == "dot" or not index:
         return None, tensor
+    if base == "linear" and name != "bias":
+        return None, tensor[index[:-1]] if name == "input" else tensor[index[-1]] if tensor.dim() == 2 else tensor
     _, left, right = TORCH.roles[base][:3] if base in TORCH.having("product") else ("", "", "")
     if name == left:
         rows = index if right == "vec" else index[:-1]
