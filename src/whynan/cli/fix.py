@@ -202,7 +202,7 @@ def _try(report: Report, chosen: dict[str, Any]) -> int:
     return _STATUSES[found.verdict.status]
 
 
-_STATUSES: Final = {"verified": 0, "distorting": 1, "rejected": 1, "unverified": 2}
+_STATUSES: Final = {"verified": 0, "guarded": 0, "distorting": 1, "rejected": 1, "unverified": 2}
 """The exit status of a verdict."""
 
 

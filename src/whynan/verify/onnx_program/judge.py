@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.records.report import FixVerdict
+from whynan.records.report import APPLICABLE, FixVerdict
 from whynan.verify.onnx_program.program import GraphProgram, angle_of
 from whynan.verify.onnx_program.regions import Region, captured_in, changed_region, inline_functions, upstream_values
 from whynan.verify.onnx_program.run import Engines, Unrunnable, part
@@ -104,7 +104,7 @@ class _Repair:
         except RejectedError as reason:
             return judgement.fix_verdict("rejected", str(reason))
         remains = f"; {self.remains:,} elements of the outputs remain bad for another reason" if self.remains else ""
-        return found.model_copy(update={"why": found.why + remains}) if found.status == "verified" else found
+        return found.model_copy(update={"why": found.why + remains}) if found.status in APPLICABLE else found
 
     def _region(self) -> Region | None:
         """What was changed, with what follows on it; of an angle nothing does, whose every value is defined."""
