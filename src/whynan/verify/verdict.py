@@ -229,7 +229,9 @@ class Judgement:
                 found = limit_objection(np.where(made_up, old, 0.0), new[name], around.get(name, []), healthy)
             if found is not None:
                 raise RejectedError(wording.implausible_value_text(name, found))
-            self._state_undefined(name, case, new[name], made_up & truth.undefined, around, seen)
+            # a logarithm out of its domain by rounding is known as far as that
+            close = np.isfinite(nearest.get(name, np.nan))
+            self._state_undefined(name, case, new[name], made_up & truth.undefined & ~close, around, seen)
 
     def _state_undefined(
         self, name: str, case: Case, new: Any, there: Any, around: Mapping[str, list[Any]] | None, seen: _Seen
@@ -420,9 +422,13 @@ class Judgement:
         if moves:
             return self.fix_verdict("distorting", wording.distorting(near, far, self.dtype))
         backward = self.backward is not None
-        status = "guarded" if self.stand_ins else "verified"
-        found = self.fix_verdict(status, wording.verified(near, far, backward=backward, strict=self.strict))
-        return found.model_copy(update={"stand_ins": tuple(self.stand_ins.values())})
+        why = wording.verified(near, far, backward=backward, strict=self.strict)
+        return self.with_stand_ins(self.fix_verdict("verified", why))
+
+    def with_stand_ins(self, found: FixVerdict) -> FixVerdict:
+        """A verdict of what holds, with what stands where there is no exact value: it is guarded then."""
+        given = tuple(self.stand_ins.values())
+        return found.model_copy(update={"status": "guarded" if given else "verified", "stand_ins": given})
 
 
 def _latest_visits(captured: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
