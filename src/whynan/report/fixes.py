@@ -169,7 +169,11 @@ def _choosing(offer: Offer, *, lacks: bool) -> str:
     return does + _WARNINGS.get(fix.verdict.status, "")
 
 
-_WARNINGS: Final = {"distorting": ", and changes healthy numbers", "unverified": ", and nothing proves it"}
+_WARNINGS: Final = {
+    "guarded": ", and gives numbers where no exact ones are known",
+    "distorting": ", and changes healthy numbers",
+    "unverified": ", and nothing proves it",
+}
 
 
 def _closing(told: tuple[Offer, ...], path: str) -> list[str]:
