@@ -39,7 +39,7 @@ _FOLDER: Final = click.Path(readable=False, file_okay=False)
 )
 @click.option("--output", metavar="FILE", type=_FILE, help="Write the repaired ONNX model to a new file.")
 @click.option("--try", "try_", metavar="FILE", type=_FILE, help="Judge a diff of your own, or a repaired .onnx.")
-@click.option("--choose", type=int, metavar="N", help="The fix's number in the list. Default: the best proved one.")
+@click.option("--choose", type=int, metavar="N", help="The fix's number in the list. Default: the best verified one.")
 @click.option(
     "--capsule",
     metavar="DIR",
@@ -69,7 +69,7 @@ def fix(path: str, **chosen: Any) -> int:
     \b
     Examples:
       whynan fix report.json                          the fixes, numbered
-      whynan fix report.json --apply                  make the best proved one
+      whynan fix report.json --apply                  make the best verified one
       whynan fix report.json --apply --choose 2 --yes
       whynan fix report.json --patch fix.patch        for git apply
       whynan fix report.json --output fixed.onnx      the repaired model
