@@ -19,7 +19,7 @@ SEEDS = 20
 LEFT_OUT = ("process", "proof", "quality", "breadth")
 """The marks of the tests that `make test` leaves to `make test-rest`."""
 
-PROVED = ("verified", "distorting", "rejected")
+PROVED = ("verified", "guarded", "distorting", "rejected")
 """What a proof says of a fix."""
 
 

@@ -20,7 +20,7 @@ from tests.rules.fixing import Row
 from whynan.errors import UsageError
 from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.python import candidates
-from whynan.records import Finding, FixVerdict
+from whynan.records import APPLICABLE, Finding, FixVerdict
 from whynan.rules.catalogue import rules
 from whynan.verify.formula import compile_formula
 from whynan.verify.verdict import judge
@@ -117,7 +117,7 @@ def _verified(module: ModuleType, finding: Finding, folder: Path, found: Mended)
         except UsageError as refused:
             found.why.append(f"{candidate.title}: {refused}")
             continue
-        if verdict.status == "verified":
+        if verdict.status in APPLICABLE:
             found.made.append((candidate, seen))
             return candidate
         found.why.append(f"{candidate.title}: {verdict.status}: {verdict.why}")

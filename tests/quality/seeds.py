@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Status = Literal["verified", "distorting", "rejected", "unverified"]
+Status = Literal["verified", "guarded", "distorting", "rejected", "unverified"]
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,10 @@ DISAGREED: Final[dict[tuple[str, str, str], str]] = {
 }
 """Right mends that are rejected, by row, mend and dtype, each with the reason."""
 
+STATED: Final = ("over its own norm", "standardised", "masked mean")
+"""Rows whose right mends give a number where there is no exact one, which has to be stated."""
+PASSED: Final = ("verified", "guarded")
+
 
 def judged(row: Row, mend: Mend, dtype: str) -> FixVerdict:
     """The verdict of one mend."""
@@ -53,12 +57,16 @@ def wrong_of(dtype: str | None) -> Iterator[tuple[Row, Mend, str]]:
                 yield row, mend, dtype or own
 
 
+def _right_status(row: Row) -> str:
+    return "guarded" if row.name in STATED else "verified"
+
+
 def _hold_right(dtype: str | None, tally: Tally) -> None:
     found = [(row, mend, kind, judged(row, mend, kind)) for row, mend, kind in right_of(dtype)]
-    missed = [(r.name, m.name, d) for r, m, d, v in found if v.status != "verified"]
+    missed = [(r.name, m.name, d) for r, m, d, v in found if v.status != _right_status(r)]
     tally.count("verdicts, right mends", len(found) - len(missed), len(found), "verified")
     for r, m, d, v in found:
-        if v.status != "verified":
+        if v.status != _right_status(r):
             tally.listed("verdicts, right mends", f"{r.name}, {m.name}, {d}: {v.status}: {v.why}")
     assert set(missed) <= DISAGREED.keys(), missed
     assert len({(row, mend) for row, mend, _ in missed}) <= 1, missed
@@ -66,8 +74,8 @@ def _hold_right(dtype: str | None, tally: Tally) -> None:
 
 def _hold_wrong(dtype: str | None, tally: Tally, every: int = 1) -> None:
     found = [(row, mend, kind, judged(row, mend, kind)) for row, mend, kind in [*wrong_of(dtype)][::every]]
-    passed = [f"{r.name}, {m.name}, {d}: {v.why}" for r, m, d, v in found if v.status == "verified"]
-    tally.count("verdicts, wrong mends", len(found) - len(passed), len(found), "not verified")
+    passed = [f"{r.name}, {m.name}, {d}: {v.why}" for r, m, d, v in found if v.status in PASSED]
+    tally.count("verdicts, wrong mends", len(found) - len(passed), len(found), "neither verified nor guarded")
     assert not passed
 
 

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from whynan.analysis.chains import sink_links
-from whynan.records import STATUSES, Member
+from whynan.records import APPLICABLE, STATUSES, Member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -115,7 +115,7 @@ def _one_edit(one: Finding, other: Finding) -> bool:
 
 
 def _edits(finding: Finding) -> set[str]:
-    alone = (f for f in finding.fixes if f.verdict.status == "verified" and f.kind == "source" and not f.further)
+    alone = (f for f in finding.fixes if f.verdict.status in APPLICABLE and f.kind == "source" and not f.further)
     return {fix.patch for fix in alone if fix.patch is not None}
 
 

@@ -76,8 +76,8 @@ def fix(path: str, **chosen: Any) -> int:
       whynan fix report.json --capsule failure --try my.diff
       whynan fix report.json -i batch.npz --try repaired.onnx
 
-    Exit status: 0 if it was done; with --try 0 for verified, 1 for distorting or rejected. It is 2 if it cannot be done
-    or judged.
+    Exit status: 0 if it was done; with --try 0 for verified or guarded, 1 for distorting or rejected. It is 2 if it
+    cannot be done or judged.
     """
     _check_options(chosen)
     if chosen["apply_"]:
@@ -202,7 +202,7 @@ def _try(report: Report, chosen: dict[str, Any]) -> int:
     return _STATUSES[found.verdict.status]
 
 
-_STATUSES: Final = {"verified": 0, "distorting": 1, "rejected": 1, "unverified": 2}
+_STATUSES: Final = {"verified": 0, "guarded": 0, "distorting": 1, "rejected": 1, "unverified": 2}
 """The exit status of a verdict."""
 
 

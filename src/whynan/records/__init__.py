@@ -7,6 +7,7 @@ from whynan.records.neighbourhood import Selection as Selection
 from whynan.records.notes import KINDS as KINDS
 from whynan.records.notes import Note as Note
 from whynan.records.notes import shown as shown
+from whynan.records.report import APPLICABLE as APPLICABLE
 from whynan.records.report import STATUSES as STATUSES
 from whynan.records.report import BirthKind as BirthKind
 from whynan.records.report import ChainLink as ChainLink
@@ -38,5 +39,6 @@ from whynan.records.report import ScaleFall as ScaleFall
 from whynan.records.report import SinkKind as SinkKind
 from whynan.records.report import Site as Site
 from whynan.records.report import Source as Source
+from whynan.records.report import StandIn as StandIn
 from whynan.records.report import Step as Step
 from whynan.records.report import Verdict as Verdict

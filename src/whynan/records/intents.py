@@ -25,6 +25,7 @@ class FixIntent:
     missing in the replacement. ``+ - * / **`` and numbers are what they are; sums and products are matched in any
     order.
     A subscript of slices, ``x[..., 1:]``, is written as the source has it.
+    ``freedom(x, d)`` is the correction 1 of a variance over d, or 0 where that is of 1 element.
     ``finfo(x).tiny``, ``finfo(x).eps``, ``finfo(x).max``, ``finfo(x).min`` are those of x's dtype.
 
     What a replacement has more than once is computed once: in source on a line of its own above the statement, in a

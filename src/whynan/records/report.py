@@ -195,18 +195,42 @@ class Reach(Record):
     value: Number | None = None
 
 
-STATUSES: Final = ("verified", "distorting", "unverified", "rejected")
+STATUSES: Final = ("verified", "guarded", "distorting", "unverified", "rejected")
 """What a proof of a fix has found, the best first."""
+APPLICABLE: Final = STATUSES[:2]
+"""Those of a fix that `whynan fix --apply` makes without being told which."""
+
+
+class StandIn(Record):
+    """What a fix gives of one output where there is no exact value, or none that is known.
+
+    ``lack``: the exact value is ``undefined``, as 0 / 0 is, or ``unknown``, since what was read had been rounded to its
+    limit. ``least`` and ``greatest`` are of what is given on the failing input, in ``count`` of ``total`` elements,
+    null where not all were looked at. ``exact_least`` and ``exact_greatest`` are of exact values of what rounds to
+    that which was read, where such were looked at. ``gradient_zero``: whether each gradient that was bad is 0 now,
+    null where none was.
+    """
+
+    output: int
+    lack: Literal["undefined", "unknown"]
+    least: Number
+    greatest: Number
+    count: int | None
+    total: int
+    exact_least: Number | None = None
+    exact_greatest: Number | None = None
+    gradient_zero: bool | None = None
 
 
 class FixVerdict(Record):
     """What proof of a fix found (promise 5 of the design).
 
+    ``stand_ins`` are what a ``guarded`` fix gives where there is no exact value; other verdicts have none.
     ``reason`` is why nothing was proved, where something follows from that: the edit is ``unfit`` for how the source is
     written, or the program was ``run_once`` and ``whynan run --rerun`` would prove it.
     """
 
-    status: Literal["verified", "distorting", "rejected", "unverified"]
+    status: Literal["verified", "guarded", "distorting", "rejected", "unverified"]
     forward_finite: bool | None = None
     backward_finite: bool | None = None
     healthy_elements: int | None = None
@@ -216,6 +240,16 @@ class FixVerdict(Record):
     undecided: int | None = None
     why: str = ""
     reason: Literal["unfit", "run_once"] | None = None
+    stand_ins: tuple[StandIn, ...] = ()
+
+    def as_status(
+        self,
+        status: Literal["rejected", "unverified"],
+        why: str,
+        reason: Literal["unfit", "run_once"] | None = None,
+    ) -> FixVerdict:
+        """The same counts with a worse status, which leaves nothing to be stated of stand-ins."""
+        return self.model_copy(update={"status": status, "why": why, "reason": reason, "stand_ins": ()})
 
 
 class Further(Record):

@@ -13,7 +13,7 @@ from whynan.report.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
 from whynan.report.terminal import print_page
 from whynan.report.trial import STYLES
-from whynan.report.wording import count_text, headline
+from whynan.report.wording import count_text, headline, reason_text
 
 _LINES_SHOWN: Final = 40
 _AT: Final = 7
@@ -71,7 +71,8 @@ def show_change(heading: str, verdict: str, patch: str, to: TextIO | None = None
 def verdict_text(fix: Fix) -> str:
     """What proof found, and why, on one line."""
     verdict = fix.verdict
-    return f"{verdict.status}: {verdict.why}" if verdict.why else verdict.status
+    why = reason_text(verdict)
+    return f"{verdict.status}: {why}" if why else verdict.status
 
 
 def _offer(page: Page, offer: Offer, *, raised: bool, lacks: bool) -> None:
@@ -79,8 +80,8 @@ def _offer(page: Page, offer: Offer, *, raised: bool, lacks: bool) -> None:
     title: list[Piece] = [(fix.verdict.status, STYLES[fix.verdict.status]), f": {fix.title}"]
     page.entry(f"{offer.number:>3}", *title, at=_AT)
     page.entry("", f"{finding.rule} {finding.name}{_place(finding)}: {headline(finding, raised=raised)}", at=_AT)
-    if fix.verdict.why:
-        page.entry("", fix.verdict.why, at=_AT)
+    if why := reason_text(fix.verdict):
+        page.entry("", why, at=_AT)
     lines = _body(fix.patch or "")
     for line in lines[:_LINES_SHOWN]:
         page.verbatim(line, at=_CHANGE_AT, style=_MARKS.get(line[:1], ""))
@@ -168,7 +169,11 @@ def _choosing(offer: Offer, *, lacks: bool) -> str:
     return does + _WARNINGS.get(fix.verdict.status, "")
 
 
-_WARNINGS: Final = {"distorting": ", and changes healthy numbers", "unverified": ", and nothing proves it"}
+_WARNINGS: Final = {
+    "guarded": ", and gives numbers where no exact ones are known",
+    "distorting": ", and changes healthy numbers",
+    "unverified": ", and nothing proves it",
+}
 
 
 def _closing(told: tuple[Offer, ...], path: str) -> list[str]:

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from whynan.records import Finding, Fix, Report
+from whynan.records import APPLICABLE, Finding, Fix, Report
 from whynan.report.page import Page
-from whynan.report.wording import count_text
+from whynan.report.wording import count_text, reason_text
 
 # -- The fixes of a report by the number that each is chosen by --------------------------------------------------------
 
@@ -41,8 +41,9 @@ def offers(report: Report) -> tuple[Offer, ...]:
 
 
 def best(told: Iterable[Offer], kind: str) -> Offer | None:
-    """The fix that is made where none is chosen: the first verified one of a kind."""
-    return next((o for o in told if o.fix.kind == kind and o.fix.verdict.status == "verified"), None)
+    """The fix that is made where none is chosen: the first verified one of a kind, else the first guarded one."""
+    of_kind = [offer for offer in told if offer.fix.kind == kind]
+    return next((o for status in APPLICABLE for o in of_kind if o.fix.verdict.status == status), None)
 
 
 def choice_of(report: Report, fix: Fix) -> str:
@@ -57,7 +58,13 @@ def choice_of(report: Report, fix: Fix) -> str:
 # others
 
 
-_STATUS: Final = {"verified": "green", "distorting": "yellow", "rejected": "red", "unverified": "yellow"}
+_STATUS: Final = {
+    "verified": "green",
+    "guarded": "green",
+    "distorting": "yellow",
+    "rejected": "red",
+    "unverified": "yellow",
+}
 _PATCH_LINES: Final = 16
 _FIXES_SHOWN: Final = 3
 _MOST_FIXES: Final = 16
@@ -83,7 +90,7 @@ def add_fixes(
     shown = [fix for fix in fixes if show_all or fix.verdict.status != "rejected"]
     # beside one that is verified, or of those of which nothing is proved, one is enough
     proved = sum(fix.verdict.status != "unverified" for fix in shown)
-    is_enough = best is not None and best.verdict.status == "verified"
+    is_enough = best is not None and best.verdict.status in APPLICABLE
     most = len(shown) if show_all else 1 if is_enough else min(max(proved, 1), _FIXES_SHOWN)
     most = min(most, _MOST_FIXES)
     for fix in shown[:most]:
@@ -102,7 +109,7 @@ def add_fixes(
         page.row("", "the JSON report has the change that nothing proves")
     elif unproved and written is not None:
         page.row("", f"whynan fix {shlex.quote(written)} shows the change that nothing proves")
-    ready = next((f for f in shown if f.patch and f.verdict.status in ("verified", "distorting")), None)
+    ready = next((f for f in shown if f.patch and f.verdict.status in (*APPLICABLE, "distorting")), None)
     if written is not None and ready is not None:
         choice = choice_of(report, ready) if ready.kind == "source" else ""
         page.row("", f"whynan fix {shlex.quote(written)}{choice} --apply")
@@ -136,10 +143,11 @@ def _is_shown(fix: Fix) -> bool:
 def _fix(page: Page, fix: Fix) -> None:
     verdict = fix.verdict
     edits = _edits(fix.patch or "") if _is_shown(fix) else []
-    told = verdict.why if edits and verdict.why else fix.title
+    why = reason_text(verdict)
+    told = why if edits and why else fix.title
     page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {told}")
-    if verdict.why and not edits:
-        page.row("", verdict.why)
+    if why and not edits:
+        page.row("", why)
     for line in edits[:_PATCH_LINES]:
         page.row("", (line, "green" if line.startswith("+") else "red"))
     if len(edits) > _PATCH_LINES:

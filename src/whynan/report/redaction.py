@@ -109,6 +109,7 @@ REPORT: Final[Mapping[type, Table]] = {
     FixVerdict: {
         "status": kept, "forward_finite": kept, "backward_finite": kept, "healthy_elements": kept,
         "healthy_worse": kept, "max_ulp": kept, "max_rel": kept, "undecided": kept, "why": dropped, "reason": kept,
+        "stand_ins": dropped,
     },
     Report: {
         "schema_": dropped, "verdict": kept, "run": record, "findings": record, "damaging": record,

@@ -10,11 +10,17 @@ from whynan.records.trial import Trial
 from whynan.report import json
 from whynan.report.page import Page
 from whynan.report.terminal import print_page
-from whynan.report.wording import count_text, percent_text
+from whynan.report.wording import count_text, percent_text, reason_text
 
 SCHEMA: Final = "whynan.trial/1"
 SCHEMA_FILE: Final = "whynan.trial-1.json"
-STYLES: Final = {"verified": "bold green", "distorting": "bold yellow", "rejected": "bold red", "unverified": "yellow"}
+STYLES: Final = {
+    "verified": "bold green",
+    "guarded": "bold green",
+    "distorting": "bold yellow",
+    "rejected": "bold red",
+    "unverified": "yellow",
+}
 
 
 def show(trial: Trial, to: TextIO | None = None) -> None:
@@ -32,8 +38,8 @@ def render(trial: Trial, *, width: int | None = None, color: bool = False, encod
         page.row("cured", cured)
     if kept := _kept(verdict):
         page.row("kept", kept)
-    if verdict.why:
-        page.row("why", verdict.why)
+    if why := reason_text(verdict):
+        page.row("why", why)
     return page.finish(color=color)
 
 

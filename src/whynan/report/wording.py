@@ -16,13 +16,16 @@ if TYPE_CHECKING:
         Damage,
         Element,
         Finding,
+        FixVerdict,
         ForwardOperand,
         Member,
         Operand,
         Reach,
         SinkKind,
         Site,
+        StandIn,
     )
+    from whynan.records.base import Number
 
 # -- Values, types, indices and counts as the terminal report writes them ----------------------------------------------
 
@@ -479,3 +482,31 @@ def shortened_name(name: str, length: int = _NAME_LENGTH) -> str:
     """Beginning and end of a long name, which tell it from its neighbours."""
     half = length // 2 - 2
     return name if len(name) <= length else f"{name[:half]}...{name[-half:]}"
+
+
+# -- The reason of a verdict, with what a guarded fix gives where there is no exact value ------------------------------
+
+
+def reason_text(verdict: FixVerdict) -> str:
+    """What proof found, what a guarded fix gives in place of an exact value first."""
+    return "; ".join(filter(None, (*map(stand_in_text, verdict.stand_ins), verdict.why)))
+
+
+_ROUNDED: Final = "what comes in was rounded on its way"
+
+
+def stand_in_text(given: StandIn) -> str:
+    """What is given where there is no exact value, in how many elements, how far that may be off, and its gradient."""
+    lacks = "no exact value exists" if given.lack == "undefined" else f"{_ROUNDED}, so no exact value is known"
+    many = "some" if given.count is None else f"{given.count:,}"
+    where = f" in {many} of {count_text(given.total, 'element')}" if given.total > 1 else ""
+    of = "" if given.output == 0 else f" of value {given.output + 1}"
+    told = f"{lacks}{where}{of}: {_range_text(given.least, given.greatest)} is given"
+    if given.exact_least is not None and given.exact_greatest is not None:
+        told += f", of what rounds to the same it may be {_range_text(given.exact_least, given.exact_greatest)}"
+    return f"{told}, and the gradient there is 0" if given.gradient_zero else told
+
+
+def _range_text(least: Number, greatest: Number) -> str:
+    ends = dict.fromkeys((value_text(least), value_text(greatest)))
+    return " to ".join(ends)

@@ -287,3 +287,13 @@ def limit_objection(old: Array, new: Array, around: Sequence[Array], healthy: He
     # it is known to a few digits alone
     limit = format_value(float(f"{middle.reshape(-1)[place]:.3g}"))
     return Objection(place, float(new.reshape(-1)[place]), f"undefined and the values beside it come to {limit}")
+
+
+def at_limit(new: Array, around: Sequence[Array], healthy: Healthy | None) -> Mask:
+    """Where what is given is what the values around come to, on every side on which there are any."""
+    found, known = np.ones(new.shape, dtype=bool), np.zeros(new.shape, dtype=bool)
+    size = np.maximum(np.abs(new), 1.0 if healthy is None else healthy.usual)
+    for values in around:
+        known |= np.isfinite(values)
+        found &= np.isnan(values) | (np.abs(np.where(np.isnan(values), new, values) - new) <= _AT_LIMIT * size)
+    return known & found

@@ -124,10 +124,10 @@ def nearest_values(original: TestedProgram, case: Case) -> dict[str, Any]:
     return found
 
 
-def values_around(original: TestedProgram, case: Case, *, bits: int) -> dict[str, list[Any]]:
-    """The exact outputs a little beside a captured input, on two sides at random, NaN where they are none.
+def values_around(original: TestedProgram, case: Case, *, bits: int, side: float = 1.0) -> dict[str, list[Any]]:
+    """The exact outputs a little beside a captured input, on sides at random, NaN where they are none.
 
-    Raises ``UnknowableError``.
+    ``side``: -1 for the opposite ones. Raises ``UnknowableError``.
     """
     draw = np.random.default_rng(_SIGNS)
     inputs, moved = _inputs(case), list[dict[str, Any]]()
@@ -139,7 +139,7 @@ def values_around(original: TestedProgram, case: Case, *, bits: int) -> dict[str
             usual = float(finite.mean()) if finite.size and finite.any() else 1.0
             step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape))
             with np.errstate(invalid="ignore"):
-                beside[name] = inputs[name] + _BESIDE * np.maximum(np.abs(inputs[name]), usual) * step
+                beside[name] = inputs[name] + side * _BESIDE * np.maximum(np.abs(inputs[name]), usual) * step
         moved.append(beside)
     found: dict[str, list[Any]] = {}
     for told in _moved_truths(original, case, moved, bits):

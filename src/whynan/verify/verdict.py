@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
@@ -13,8 +13,17 @@ from whynan.records.report import FixVerdict
 from whynan.verify import wording
 from whynan.verify.arrays import OtherKindError, array_of, size_of, tensors_in
 from whynan.verify.cases import Case, cases_of, changes_healthy, is_disputed, repaired_arrays, with_gradient_scale
-from whynan.verify.comparison import Healthy, is_far, is_wrong_beyond, limit_objection, made_up_size, objection
+from whynan.verify.comparison import (
+    Healthy,
+    at_limit,
+    is_far,
+    is_wrong_beyond,
+    limit_objection,
+    made_up_size,
+    objection,
+)
 from whynan.verify.sampling import Sample, captured_samples, fresh_samples, grown_samples
+from whynan.verify.stand_ins import merged, possible, stand_in
 from whynan.verify.tally import Example, Ledger
 from whynan.verify.truth import (
     UnknowableError,
@@ -30,8 +39,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from whynan.records.intents import FixKind
+    from whynan.records.report import StandIn
     from whynan.verify.cases import TestedProgram
     from whynan.verify.comparison import Truth
+
+    _Seen = tuple[Case, Mapping[str, Any]]
 
 BOUND: Final = 1e-3
 """By so much, relative, may an epsilon move the run's own healthy elements."""
@@ -119,6 +131,7 @@ class Judgement:
         self.rounded = asked.rounded and self.strict
         self.healthy: dict[str, Healthy] = {}
         self.unknown: tuple[float, float] | None = None
+        self.stand_ins: dict[int, StandIn] = {}
         self.far_off = 0
         self.cut_short = False
         self.forward: bool | None = None
@@ -198,6 +211,7 @@ class Judgement:
 
     def _check_captured(self, case: Case) -> None:
         new = self._run_repaired(case)
+        seen = case, new
         if (case.fails or self.silent) and case.given and self.asked.cures:
             self._check_cured(case, new)
         small = case
@@ -212,13 +226,13 @@ class Judgement:
                 small, new = cut, self._run_repaired(cut)
         known = self._weigh(small, new, self.near)
         if known is not None and case.given:
-            self._check_plausible(small, new, known)
+            self._check_plausible(small, new, known, seen)
         if self.rounded and case.given and self.unknown is None:
-            self._check_rounded_inputs(small, new)
+            self._check_rounded_inputs(small, new, known, seen)
         if self.silent and case.given and known is not None:
             self._check_accuracy(small, new, known)
 
-    def _check_plausible(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
+    def _check_plausible(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth], seen: _Seen) -> None:
         """Raises where a number stands that makes no sense as one, though no exact one can be told against it."""
         around: dict[str, list[Any]] | None = None
         values = [(name, old) for name, (old, _) in case.old.items() if name.isdecimal()]
@@ -237,6 +251,21 @@ class Judgement:
                 found = limit_objection(np.where(made_up, old, 0.0), new[name], around.get(name, []), healthy)
             if found is not None:
                 raise RejectedError(wording.implausible_value_text(name, found))
+            # a logarithm out of its domain by rounding is known as far as that
+            close = np.isfinite(nearest.get(name, np.nan))
+            self._state_undefined(name, case, new[name], made_up & truth.undefined & ~close, around, seen)
+
+    def _state_undefined(
+        self, name: str, case: Case, new: Any, there: Any, around: Mapping[str, list[Any]] | None, seen: _Seen
+    ) -> None:
+        """Note what stands for what is undefined, but where it is a limit."""
+        if not there.any():
+            return
+        opposite = self._values(values_around, case, bits=_BITS[case.sample.nature], side=-1.0)
+        sides = [*(around or {}).get(name, ()), *opposite.get(name, ())]
+        stated = there & ~at_limit(new, sides, self.healthy.get(name))
+        if stated.any():
+            self._state("undefined", name, seen, case, stated)
 
     def _values(self, ask: Callable[..., dict[str, Any]], case: Case, **given: Any) -> dict[str, Any]:
         """What the oracle knows of a case; nothing where it lacks an operation."""
@@ -265,21 +294,38 @@ class Judgement:
                 value, exact = float(new[name].reshape(-1)[place]), float(known[name].values.reshape(-1)[place])
                 raise RejectedError(wording.inaccurate_text(name, int(still.sum()), still.size, value, exact))
 
-    def _check_rounded_inputs(self, case: Case, new: Mapping[str, Any]) -> None:
-        """Note where what was bad is a number now that is not the exact one of what was rounded to the input."""
+    def _check_rounded_inputs(
+        self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth] | None, seen: _Seen
+    ) -> None:
+        """Note where what was bad is a number now that is not the exact one of what was rounded to the input.
+
+        What may stand there is a stand-in, anything else is wrong for some of what was rounded.
+        """
         try:
-            for known in nearby_truths(self.original, case, bits=_BITS[case.sample.nature]):
-                for name, truth in known.items():
-                    if name not in case.old:
-                        continue
-                    old, dtype = case.old[name]
-                    off = ~np.isfinite(old) & np.isfinite(new[name]) & is_far(new[name], dtype, truth)
-                    if off.any():
-                        place = int(np.argmax(off))
-                        self.unknown = float(new[name].reshape(-1)[place]), float(truth.values.reshape(-1)[place])
-                        return
+            nearby = list(nearby_truths(self.original, case, bits=_BITS[case.sample.nature]))
         except UnknowableError as what:
             self.missing = str(what)
+            return
+        for name in filter(str.isdecimal, case.old):
+            (old, _), given = case.old[name], new[name]
+            exact = possible(name, case, given, nearby)
+            wrong = exact.off if known is None else exact.off & ~exact.stands(old, given, known[name])
+            if wrong.any():
+                place = int(np.argmax(wrong))
+                value = np.fmin(exact.least, exact.greatest).reshape(-1)[place]
+                self.unknown = float(given.reshape(-1)[place]), float(value)
+                return
+            if exact.off.any():
+                self._state("unknown", name, seen, case, exact.off, exact)
+
+    def _state(
+        self, lack: Literal["undefined", "unknown"], name: str, seen: _Seen, case: Case, there: Any, exact: Any = None
+    ) -> None:
+        """Note what stands where there is no exact value, with that of the same output in earlier cases."""
+        whole, new = seen
+        found = stand_in(name, lack, whole, new, there=there if whole is case else None, exact=exact)
+        known = self.stand_ins.get(found.output)
+        self.stand_ins[found.output] = found if known is None else merged(known, found)
 
     def _check_cured(self, case: Case, new: Mapping[str, Any]) -> None:
         """Raises where the failing input still fails; an Inf that an infinite input must give is none."""
@@ -404,11 +450,21 @@ class Judgement:
             return self.fix_verdict(
                 "unverified", f"exact values are not known of {self.missing}, so {count:,} elements are undecided"
             )
-        if self.strict and (near.worse + far.worse or near.made_up is not None):
+        moves = self.strict and (near.worse + far.worse or near.made_up is not None)
+        if moves and (given := next((s for s in self.stand_ins.values() if s.lack == "unknown"), None)):
+            why = wording.rounded_input_text(float(given.least), float(given.exact_least or 0.0))
+            return self.fix_verdict("unverified", why)
+        if moves:
             return self.fix_verdict("distorting", wording.distorting(near, far, self.dtype))
         backward = self.backward is not None
         wider = wording.widened_text(self.dtype) if self.asked.widens else ""
-        return self.fix_verdict("verified", wording.verified(near, far, backward=backward, strict=self.strict) + wider)
+        why = wording.verified(near, far, backward=backward, strict=self.strict) + wider
+        return self.with_stand_ins(self.fix_verdict("verified", why))
+
+    def with_stand_ins(self, found: FixVerdict) -> FixVerdict:
+        """A verdict of what holds, with what stands where there is no exact value: it is guarded then."""
+        given = tuple(self.stand_ins.values())
+        return found.model_copy(update={"status": "guarded" if given else "verified", "stand_ins": given})
 
 
 def _latest_visits(captured: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -380,7 +380,9 @@ def test_what_is_too_large_for_the_oracle_is_undecided(monkeypatch: pytest.Monke
 def test_where_nothing_healthy_was_captured_other_sizes_and_values_are_tried(
     original: Any, right: Any, wrong: Any, given: dict[str, Any]
 ) -> None:
-    assert judge(original, right, [given], kind="guard").status == "verified"
+    stated = judge(original, right, [given], kind="guard")
+    assert stated.status == "guarded"
+    assert [(s.lack, s.least, s.greatest, s.count, s.total) for s in stated.stand_ins] == [("undefined", 0, 0, 1, 1)]
     found = judge(original, wrong, [given], kind="guard")
     assert found.status == "rejected"
     assert found.healthy_elements
@@ -439,7 +441,7 @@ def test_a_logarithm_out_of_its_domain_by_rounding_is_no_logarithm_of_zero(eps: 
 def test_a_logarithm_of_what_is_negative_by_far_may_be_that_of_zero() -> None:
     x = torch.tensor([0.5, -3.0, 1.0], requires_grad=True)
     assert judge(torch.log, lambda input: below(input, lambda f: f.tiny), [{"input": x}], kind="guard").status == (
-        "verified"
+        "guarded"
     )
 
 

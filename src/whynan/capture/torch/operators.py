@@ -14,6 +14,9 @@ from whynan.records import Note
 # -- What one dispatched operator is to capture: its schema and the tables of ``ops``, looked up once ------------------
 
 
+_is_alias_of: Any = getattr(torch._C, "_is_alias_of")  # noqa: B009
+
+
 class Operator:
     """An operator's name, arguments and role; one per overload, for the life of the process."""
 
@@ -120,7 +123,7 @@ class Operator:
         """What a composite operator came to that declares a view: `reshape` and `to` copy where no view will do."""
         if not args or type(out) is not torch.Tensor or not isinstance(args[0], torch.Tensor):
             return self
-        return self if out.layout is not torch.strided or torch._C._is_alias_of(args[0], out) else _copying(self)
+        return self if out.layout is not torch.strided or _is_alias_of(args[0], out) else _copying(self)
 
 
 _COLLECTIVE: Final = (

@@ -91,6 +91,8 @@ def is_simple(text: str) -> bool:
         node = node.value
     if isinstance(node, ast.UnaryOp):
         node = node.operand
+    if isinstance(node, ast.Tuple):
+        return all(isinstance(each, (ast.Name, ast.Constant)) for each in node.elts)
     return isinstance(node, (ast.Name, ast.Constant))
 
 
@@ -229,6 +231,8 @@ class Writer:
                 return Written(f"{self.replacement(value, match, counts).within(ATOM)}.{attribute}")
             case ast.Subscript(value=value):
                 return Written(f"{self.replacement(value, match, counts).within(ATOM)}[{subscript_source(node)}]")
+            case ast.Call(func=ast.Name(id="freedom"), args=[ast.expr() as value, ast.Name(id=rows)]):
+                return self._freedom(self.replacement(value, match, counts), match.variables.get(rows))
             case ast.Call(func=ast.Name(id=name)):
                 return self._operator(name, node, match, counts)
             case ast.List(elts=parts):
@@ -237,6 +241,18 @@ class Writer:
                 return Written("(" + ", ".join(self.replacement(p, match, counts).within(1) for p in parts) + ",)")
             case _:
                 raise UnwritableError(f"{ast.unparse(node)} is no expression that can be written")
+
+    def _freedom(self, operand: Written, rows: Term | Missing | None) -> Written:
+        """The correction 1, or 0 where a row has 1 element."""
+        own = operand.within(ATOM)
+        if not isinstance(rows, Term):
+            return Written(f"min({own}.numel() - 1, 1)")
+        node = rows.node
+        if isinstance(node, (ast.Tuple, ast.List)):
+            count = " * ".join(f"{own}.shape[{self.place.code(each)}]" for each in node.elts)
+        else:
+            count = f"{own}.shape[{self.term(rows).text}]"
+        return Written(f"min({count or '1'} - 1, 1)")
 
     def _constant(self, node: ast.expr, value: float) -> Written:
         if isinstance(node, ast.Call):

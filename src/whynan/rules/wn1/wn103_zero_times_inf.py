@@ -97,5 +97,6 @@ RULE = Rule(
             f"where({_MEET}, 0, where({_MEET}, 0, a) * where({_MEET}, 0, b))",
             meets=_MEET,
         ),
+        guard("0 where an infinity meets the factor 0", "a * b", "a * where((abs(b) > finfo(b).max) * (a == 0), 0, b)"),
     ),
 )

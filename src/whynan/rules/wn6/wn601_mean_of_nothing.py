@@ -41,7 +41,7 @@ from whynan.rules.expressions import (
     quotient_message,
 )
 from whynan.rules.facts import base, count_of, has_empty_operand, is_nan, operand, row, value
-from whynan.rules.intents import QUOTIENT, epsilon, reformulation
+from whynan.rules.intents import QUOTIENT, epsilon, guard, reformulation
 from whynan.rules.wording import operand_source, operator_text
 
 _QUOTIENTS = ("div", "true_divide")
@@ -140,6 +140,14 @@ RULE = Rule(
             "sum(x / clamp(sum(ones_like(x) > 0, dim=d, keepdim=True), min=1), dim=d, keepdim=k)",
         ),
         *QUOTIENT,
+        *(
+            guard(
+                f"correction=0 in {name} of 1 element",
+                f"{name}(x, d, keepdim=k)",
+                f"{name}(x, dim=d, correction=freedom(x, d), keepdim=k)",
+            )
+            for name in ("std", "var")
+        ),
         *(
             epsilon(
                 f"correction=0 in {name}",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
 from whynan.faults import report_internal_error
-from whynan.records import STATUSES, Finding, Fix, FixVerdict, Note
+from whynan.records import APPLICABLE, STATUSES, Finding, Fix, FixVerdict, Note
 from whynan.report.proposals import offers
 from whynan.rules.catalogue import rules
 from whynan.run.pipeline import with_note
@@ -210,9 +210,10 @@ def _chosen(report: Report, choose: int | None) -> list[tuple[Finding, Fix]]:
             raise UsageError(f"there is no fix {choose} of a model", f"the report has {len(every)}")
         return [every[choose - 1]]
     best: dict[int, tuple[Finding, Fix]] = {}
-    for finding, fix in fixes:
-        if fix.verdict.status == "verified":
-            best.setdefault(id(finding), (finding, fix))
+    for status in APPLICABLE:
+        for finding, fix in fixes:
+            if fix.verdict.status == status:
+                best.setdefault(id(finding), (finding, fix))
     if not best:
         raise UsageError("no fix of the report is verified", f"choose one of its {len(fixes)} with --choose")
     return list(best.values())

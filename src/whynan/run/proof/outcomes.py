@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from whynan.floats import format_of
+from whynan.records import APPLICABLE
 
 if TYPE_CHECKING:
     from whynan.records import Finding, FixVerdict, Report, Site
@@ -40,17 +41,15 @@ class EditOutcome:
     def apply_to(self, verdict: FixVerdict) -> FixVerdict:
         """A verdict with what the program did with the edit: only what is finite to its end is verified."""
         if self.rejected is not None:
-            changed = {} if verdict.status == "rejected" else {"status": "rejected", "why": self.rejected}
-            return verdict.model_copy(update=changed)
+            return verdict if verdict.status == "rejected" else verdict.as_status("rejected", self.rejected)
         if self.remains is None:
             return (
                 verdict
                 if self.went_on is None
                 else verdict.model_copy(update={"why": f"{verdict.why}; {self.went_on}"})
             )
-        if self.ends_badly and verdict.status in ("verified", "distorting"):
-            why = f"it holds on the captured operands, but {self.remains}"
-            return verdict.model_copy(update={"status": "unverified", "why": why})
+        if self.ends_badly and verdict.status in (*APPLICABLE, "distorting"):
+            return verdict.as_status("unverified", f"it holds on the captured operands, but {self.remains}")
         return verdict.model_copy(update={"why": f"{verdict.why}; {self.remains}"})
 
 

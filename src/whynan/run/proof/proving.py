@@ -13,7 +13,7 @@ from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
 from whynan.faults import report_internal_error
 from whynan.ops.table import TORCH
-from whynan.records import STATUSES, Fix, FixVerdict, Note
+from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Further
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
@@ -342,7 +342,7 @@ class _Proving:
             may_cure = may_cure or one.verdict.backward_finite is False
             if one.verdict.status == "unverified" or not may_cure:
                 tried_.append(one)
-            elif number >= _MOST_TRIED and any(t.verdict.status == "verified" and not t.leaves for t in tried_):
+            elif number >= _MOST_TRIED and any(t.verdict.status in APPLICABLE and not t.leaves for t in tried_):
                 tried_.append(_unverified(one, _NOT_TRIED))
             elif self._is_over():
                 tried_.append(_unverified(one, sentence(_ENDED)))
@@ -410,7 +410,7 @@ class _Proving:
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
             for further in self._add_further_edits(finding, source, one, outcome.next):
                 mended = self._in_place(finding, source, further, edits + 1)
-                if mended.verdict.status in ("verified", "distorting"):
+                if mended.verdict.status in (*APPLICABLE, "distorting"):
                     return mended
         return replace(one, verdict=outcome.apply_to(one.verdict), leaves=outcome.remains is not None)
 
@@ -435,17 +435,17 @@ class _Proving:
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
             kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
             apart = self._judge_separately(source, second, left)
-            if apart is not None and apart.status == "verified":
+            if apart is not None and apart.status in APPLICABLE:
                 whole = replace(first, title=title, kind=kind, edited=second.edited)
-                found.append(
-                    max(RankedCandidate(whole, one.verdict), RankedCandidate(whole, apart), key=lambda j: j.rank)
-                )
+                worst = max((one.verdict, apart), key=lambda verdict: RankedCandidate(whole, verdict).rank)
+                given = (*one.verdict.stand_ins, *apart.stand_ins) if worst.status == "guarded" else ()
+                found.append(RankedCandidate(whole, worst.model_copy(update={"stand_ins": given})))
                 continue
             pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
             if not isinstance(pair, Declined):
                 whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
                 found.append(self._judged(finding, source, whole))
-        kept = [j for j in found if j.verdict.status in ("verified", "distorting")]
+        kept = [j for j in found if j.verdict.status in (*APPLICABLE, "distorting")]
         return [replace(j, further=(*one.further, further)) for j in sorted(kept, key=lambda j: j.rank)[:1]]
 
     def _judge_separately(self, source: _Source, second: Candidate, left: Finding) -> FixVerdict | None:
@@ -475,8 +475,7 @@ def _in(source: _Source, candidate: Candidate) -> Candidate:
 
 
 def _unverified(one: RankedCandidate, why: str, reason: Literal["run_once"] | None = None) -> RankedCandidate:
-    changed = {"status": "unverified", "why": why, "reason": reason}
-    return replace(one, verdict=one.verdict.model_copy(update=changed))
+    return replace(one, verdict=one.verdict.as_status("unverified", why, reason))
 
 
 def _declined(one: Declined) -> FixVerdict:

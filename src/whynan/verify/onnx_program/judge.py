@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.records.report import FixVerdict
+from whynan.records.report import APPLICABLE, FixVerdict
 from whynan.verify.onnx_program.program import GraphProgram, angle_of
 from whynan.verify.onnx_program.regions import Region, captured_in, changed_region, inline_functions, upstream_values
 from whynan.verify.onnx_program.run import Engines, Unrunnable, part
@@ -100,11 +100,13 @@ class _Repair:
             found = judgement.verdict(captured_samples(known))
             if judgement.near.made_up is not None:
                 raise RejectedError(invented_value_text(judgement.near.made_up))
-            self._look_upwards(region, feeds)
+            wider = self._look_upwards(region, feeds)
         except RejectedError as reason:
             return judgement.fix_verdict("rejected", str(reason))
+        if wider is not None and found.status in APPLICABLE:
+            found = wider.with_stand_ins(found)
         remains = f"; {self.remains:,} elements of the outputs remain bad for another reason" if self.remains else ""
-        return found.model_copy(update={"why": found.why + remains}) if found.status == "verified" else found
+        return found.model_copy(update={"why": found.why + remains}) if found.status in APPLICABLE else found
 
     def _region(self) -> Region | None:
         """What was changed, with what follows on it; of an angle nothing does, whose every value is defined."""
@@ -163,18 +165,20 @@ class _Repair:
             made, region = made | bad, wider
         return region, known
 
-    def _look_upwards(self, region: Region, feeds: Sequence[Mapping[str, Any]]) -> None:
-        """Raises where what was captured becomes finite and wrong by the truth of a wider part.
+    def _look_upwards(self, region: Region, feeds: Sequence[Mapping[str, Any]]) -> Judgement | None:
+        """What a wider part says of what was captured; raises where that becomes finite and wrong by its truth.
 
-        The logarithm of a 0 to which a softmax has underflowed is no pole, and sin(x) / x has a limit at 0.
+        The logarithm of a 0 to which a softmax has underflowed is no pole, and sin(x) / x has a limit at 0. None where
+        there is no wider part, or none whose truth is known.
         """
         made = frozenset[str]() if region.way else upstream_values(self.before, region)
         wider = changed_region(self.before, self.after, made=made) if made else None
         if wider is None or wider == region:
-            return
+            return None
         known = captured_in(self.before, wider, feeds, self.engines)
         judgement = Judgement(*self._parts(wider, known[0]), replace(self.asked, silent=False))
         judgement.look_at_captured(captured_samples(known))
+        return judgement if judgement.missing is None else None
 
     def _parts(self, region: Region, inputs: Mapping[str, Any]) -> tuple[GraphProgram, GraphProgram]:
         """A part before and after, as models of their own."""

@@ -1,0 +1,149 @@
+"""What is given where there is no exact value is stated, and nothing wrong passes for a stand-in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from whynan.report.wording import reason_text
+from whynan.verify.verdict import judge
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from whynan.records.intents import FixKind
+    from whynan.records.report import FixVerdict
+
+
+def drawn(*shape: int) -> Any:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(3))
+
+
+def underflowed() -> dict[str, Any]:
+    """Probabilities, of which a softmax has rounded one to 0."""
+    p = drawn(4, 6).softmax(-1)
+    p[0, 0] = 0.0
+    return {"p": p.requires_grad_()}
+
+
+def weighted() -> dict[str, Any]:
+    w = torch.ones(4, 6)
+    w[2] = 0.0
+    return {"x": drawn(4, 6).requires_grad_(), "w": w}
+
+
+def mean(x: Any, w: Any) -> Any:
+    return (x * w).sum(-1) / w.sum(-1)
+
+
+def _or_one(x: Any, w: Any) -> Any:
+    n = w.sum(-1)
+    return (x * w).sum(-1) / torch.where(n == 0, 1, n)
+
+
+def of_logarithm(repaired: Callable[..., Any], kind: FixKind = "guard") -> FixVerdict:
+    return judge(lambda p: p.log(), repaired, [underflowed()], kind=kind, rounded=True)
+
+
+def _at(p: Any, value: Callable[[torch.finfo], float]) -> Any:
+    return torch.where(p == 0, value(torch.finfo(p.dtype)), p).log()
+
+
+def test_a_logarithm_of_what_underflowed_ends_at_the_smallest_normal_number() -> None:
+    found = of_logarithm(lambda p: _at(p, lambda f: f.tiny))
+    assert found.status == "guarded"
+    assert reason_text(found).startswith(
+        "what comes in was rounded on its way, so no exact value is known in 1 of 24 elements: -87.3 is given, of "
+        "what rounds to the same it may be -105.4, and the gradient there is 0; forward and backward finite; none of "
+    )
+
+
+def test_a_mean_whose_weights_are_all_0_is_0() -> None:
+    found = judge(mean, _or_one, [weighted()], kind="guard")
+    assert found.status == "guarded"
+    assert reason_text(found).startswith("no exact value exists in 1 of 4 elements: 0 is given, and the gradient ")
+
+
+@pytest.mark.parametrize(
+    ("repaired", "kind"),
+    [
+        (lambda p: _at(p, lambda f: 1.0), "guard"),
+        (lambda p: torch.where(p == 0, -1e4, torch.where(p == 0, 1, p).log()), "guard"),
+        (lambda p: p.clamp_min(1e-10).log(), "epsilon"),
+        (lambda p: p.clamp_min(1e-3).log(), "guard"),
+        (lambda p: torch.nan_to_num(p.log(), neginf=-87.0), "guard"),
+        (lambda p: _at(p, lambda f: f.tiny).detach(), "guard"),
+        (lambda p: torch.full_like(p, -87.0), "guard"),
+        (lambda p: torch.where(p < 0.1, torch.finfo(p.dtype).tiny, p).log(), "guard"),
+    ],
+    ids=[
+        "far from what it may be",
+        "beyond what it may be",
+        "an epsilon that moves",
+        "a clamp that moves",
+        "a gradient left bad",
+        "detached",
+        "constant",
+        "a condition that covers healthy ones",
+    ],
+)
+def test_what_is_wrong_of_a_logarithm_is_not_guarded(repaired: Callable[..., Any], kind: FixKind) -> None:
+    found = of_logarithm(repaired, kind)
+    assert found.status in ("rejected", "unverified"), found
+    assert not found.stand_ins
+
+
+@pytest.mark.parametrize(
+    "repaired",
+    [
+        lambda x, w: (x * w).sum(-1) / w.sum(-1).clamp_min(2.5e0 * 3),
+        lambda x, w: torch.where(w.sum(-1) == 0, 50.0, _or_one(x, w)),
+        lambda x, w: _or_one(x, w).detach(),
+        lambda x, w: torch.zeros_like(mean(x, w)),
+        lambda x, w: torch.nan_to_num(mean(x, w)),
+    ],
+    ids=["a clamp that moves", "larger than any", "detached", "constant", "cleaned"],
+)
+def test_what_is_wrong_of_a_mean_is_not_guarded(repaired: Callable[..., Any]) -> None:
+    found = judge(mean, repaired, [weighted()], kind="guard")
+    assert found.status in ("rejected", "unverified"), found
+    assert not found.stand_ins
+
+
+def test_where_an_exact_value_fits_the_dtype_nothing_else_may_stand() -> None:
+    def entropy(x: Any) -> Any:
+        return x.softmax(-1).log()
+
+    x = drawn(3, 5)
+    x[0, 0] = 200.0
+    given = {"x": x.requires_grad_()}
+    for repaired in (
+        lambda x: torch.nan_to_num(entropy(x), neginf=-87.0),
+        lambda x: _at(x.softmax(-1), lambda f: f.tiny),
+        lambda x: entropy(x).clamp_min(-87.0),
+    ):
+        assert judge(entropy, repaired, [given], kind="guard", rounded=True).status == "rejected"
+
+
+def test_a_direction_of_nothing_lies_between_those_that_it_may_be() -> None:
+    x = drawn(4, 3)
+    x[1] = 0.0
+
+    def over_norm(x: Any, given: float) -> Any:
+        size = x.norm(dim=-1, keepdim=True)
+        return torch.where(size == 0, given, x / torch.where(size == 0, 1, size))
+
+    def judged(given: float) -> FixVerdict:
+        visit = {"x": x.clone().requires_grad_()}
+        return judge(
+            lambda x: x / x.norm(dim=-1, keepdim=True),
+            lambda x: over_norm(x, given),
+            [visit],
+            kind="guard",
+            rounded=True,
+        )
+
+    assert judged(0.0).status == "guarded"
+    assert judged(0.9).status == "unverified"
