@@ -29,10 +29,17 @@ class _Limits:
         return torch.finfo(x.dtype)
 
 
+def freedom(x: Tensor, d: int) -> int:
+    """The correction of a variance: 1, or 0 over 1 element."""
+    return min(x.shape[d] - 1, 1)
+
+
 def operator(name: str) -> Any:
     """What a name that is called means; raises ``NameError`` where PyTorch has no function of that name."""
     if name == "finfo":
         return _Limits
+    if name == "freedom":
+        return freedom
     found = next((f for s in _SPACES if callable(f := getattr(s, name, None)) and not isinstance(f, torch.dtype)), None)
     if found is None:
         raise NameError(name)

@@ -124,6 +124,7 @@ for _pattern in (
     of(_pattern, {"x": [1.0, 1.0, 1.0], "c": 1}, x=X, c=1)
 for _name in ("std", "var"):
     of(f"{_name}(x, d, correction=c, keepdim=k)", {"x": [1.0], "c": 1}, x=X, c=1)
+    of(f"{_name}(x, d, keepdim=k)", {"x": [3.0]}, x=X)
 of("sign(x) * sqrt(abs(x))", {"x": [0.0, 1.0]}, x=[0.5, -2.0])
 of("atan2(y, x)", lambda f: {"y": [math.sqrt(f.tiny) / 8], "x": [math.sqrt(f.tiny) / 8]}, y=[0.5, -1.0], x=[-1.0, 2.0])
 for _name in ("layer_norm", "group_norm"):

@@ -26,7 +26,7 @@ def _is_fact(kind: object) -> bool:
 
 RECORDS = [r for r in vars(whynan.records).values() if isinstance(r, type) and issubclass(r, Record)]
 DATACLASSES = [r for r in vars(whynan.traces.facts).values() if _is_fact(r)]
-DROPPED_WHOLE = {whynan.records.Source, whynan.records.Further}
+DROPPED_WHOLE = {whynan.records.Source, whynan.records.Further, whynan.records.StandIn}
 """Records that only stand in fields that are dropped."""
 
 
