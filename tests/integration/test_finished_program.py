@@ -136,12 +136,12 @@ def test_no_proof_is_made_where_none_is_wanted(tmp_path: Path) -> None:
 def test_a_first_step_that_bears_bad_numbers_itself_is_replayed_with_its_fix(tmp_path: Path) -> None:
     _, report = run(tmp_path, OPTIMIZER)
     assert report["findings"][0]["phase"] == "optimizer"
-    assert best(report)["status"] == "verified", best(report)
+    assert best(report)["status"] in ("verified", "guarded"), best(report)
 
 
 def test_a_program_that_goes_on_after_such_a_step_has_its_numbers(tmp_path: Path) -> None:
     done, report = run(tmp_path, OPTIMIZER, "--on-nonfinite", "raise")
-    assert best(report)["status"] == "verified"
+    assert best(report)["status"] in ("verified", "guarded")
     # a step and nothing of its replays: as where nothing is proved
     unproved, _ = run(tmp_path, OPTIMIZER, "--on-nonfinite", "raise", "--no-proof")
     assert done.stdout == unproved.stdout

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _FRAMES: Final = 24
 """So many frames are looked at, the innermost first."""
+SHORT: Final = 5.0
+"""Seconds from its first operation in which a program has to be over for a replay of all of it."""
 Kind = Literal["begin", "step", "model", "program"]
 """Where a mark is taken: at the head of a watch's block, after a step, as a module is called, at a program's start."""
 _MOST_ITEMS: Final = 256
@@ -96,6 +98,10 @@ class Mark:
     def prune(self, alive: list[FrameType]) -> None:
         """Let go of frames that have returned: they would hold their tensors."""
         self.frames = tuple(s for s in self.frames if s.frame in alive)
+
+    def is_short(self) -> bool:
+        """Whether the program has come here so soon that all of it may be replayed."""
+        return time.monotonic() - self.began < SHORT
 
     def turn(self) -> None:
         """Note what the loops around the mark have gone on to: the targets of those that have turned."""
@@ -199,6 +205,8 @@ class Marks(threading.local):
     def __init__(self) -> None:
         self.after_step: Mark | None = None
         self.at_model: Mark | None = None
+        self.at_program: Mark | None = None
+        """At the program's first operation, for as long as it may be replayed from there."""
         self._scaler: Any = None
         self._moving = CarriedState()
 
@@ -218,7 +226,7 @@ class Marks(threading.local):
     def record_step(self, scaler: Any) -> None:
         """A step has been made, perhaps by a loss scaler: what came before it is done."""
         self._scaler = scaler
-        self.at_model = None
+        self.at_model = self.at_program = None
         self.after_step = self._mark("step")
 
     def record_scaled_loss(self, scaler: Any) -> None:
@@ -228,6 +236,11 @@ class Marks(threading.local):
             for made in self.kept():
                 if made.scaler is None:
                     made.scaler = ScalerState(scaler)
+
+    def record_program(self) -> None:
+        """The program's first operation is about to run."""
+        if threading.current_thread() is threading.main_thread():
+            self.at_program = mark("program")
 
     def record_module_call(self) -> None:
         """A module is about to be called."""
@@ -265,3 +278,6 @@ class Marks(threading.local):
         for known in self.kept():
             known.prune(alive)
             known.turn()
+        if self.at_program is not None and not self.at_program.is_short():
+            # it would hold what the program has let go of
+            self.at_program = None

@@ -123,7 +123,7 @@ class Controller:
                 self._training.unexplained = self._name_the_option
             self._training.begin()
             if self.options.prove and not self.options.rerun:
-                recorded = self._training.replays.record_beginning
+                recorded = self._training.marks.record_program
                 self._region.watching.notify(lambda capture: capture.call_at_first_event(recorded))
 
     def end(self, error: BaseException | None = None, *, early: bool = False, script: int = 0) -> None:
@@ -285,12 +285,11 @@ class Controller:
     def _prove_step(self, training: Training, optimizer: Any) -> None:
         """An optimizer is about to make a bad step, or has just made one that bore bad numbers itself."""
         checkpoint = training.guard.here.checkpoint
-        made = None if checkpoint is None or checkpoint.optimizer is not optimizer else checkpoint.fault()
-        if made is None or checkpoint is None:
+        if checkpoint is None or checkpoint.optimizer is not optimizer:
             self._prove(training, training.replays.step(optimizer))
             return
-        with checkpoint.rewound():
-            self._prove(training, made)
+        with checkpoint.rewound() as made:
+            self._prove(training, made or training.replays.step(optimizer))
 
     def _prove_end(self, region: Region, error: BaseException | None) -> None:
         """The program is over, or stopped where no step was about to be made."""

@@ -5,8 +5,8 @@ A step that is only watched has none: copies of all weights would cost more than
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.sinks.gradients import Losses
+
+
+LIMIT: Final = 1 << 28
+"""Bytes of copies, of weights, gradients and state together."""
 
 
 class StepCheckpoint:
@@ -39,18 +43,22 @@ class StepCheckpoint:
             except TooMuch:
                 return None
 
-    def fault(self) -> Fault | None:
-        """The step as a fault, if it has moved something since; else None."""
-        return self._fault if self._before.has_moved() else None
-
     @contextmanager
-    def rewound(self) -> Generator[None]:
-        """Have the optimizer be as before its step meanwhile, and as it is now afterwards."""
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            now = _State(self.optimizer, beside=self._before.tensors)
+    def rewound(self) -> Generator[Fault | None]:
+        """Have the optimizer be as before its step meanwhile, and as it is now afterwards; gives the step as a fault.
+
+        None, and nothing is done, where the step has moved nothing yet, or more than can be kept.
+        """
+        now: _State | None = None
+        if self._before.has_moved():
+            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), suppress(TooMuch):
+                now = _State(self.optimizer, beside=self._before.tensors)
+        if now is None:
+            yield None
+            return
         try:
             self._before.restore()
-            yield
+            yield self._fault
         finally:
             now.restore()
 
@@ -64,7 +72,7 @@ class _State:
         self._entries = len(optimizer.state)
         self._optimizer = optimizer
         self._objects = ObjectSnapshot([optimizer])
-        self._copies = UndoLog()
+        self._copies = UndoLog(limit=LIMIT)
         for tensor in self.tensors:
             self._copies.keep(tensor)
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.sinks.gradients import Fault, StepEvidence
     from whynan.config import Options
     from whynan.records import Report, Site
-    from whynan.replay.checkpoint import Mark, Marks
+    from whynan.replay.checkpoint import Marks
     from whynan.replay.plan import ReplayPlan, TailPlan
     from whynan.run.proof.proving import Keep
     from whynan.run.suppressions import Baseline
@@ -237,7 +237,6 @@ class Replays:
         """Keeps the operations of a replay that bear bad numbers."""
         self.visits: dict[Site, Visits] = {}
         """What the function of a finding read, where operations are kept: of the site."""
-        self._beginning: Mark | None = None
         self._options = options
         self.command = command
         self._guard = guard
@@ -340,7 +339,8 @@ class Replays:
         from whynan.training.replay import compiles
 
         why = RunOnce(f"{NO_WAY}: {RERUN}")
-        beginning = [self._beginning] if self._beginning is not None and _is_short(self._beginning) else []
+        start = self._marks.at_program
+        beginning = [start] if start is not None and start.is_short() else []
         for way in [*_shortest(list(replay_plans(self._marks.kept()))), *replay_plans(beginning)]:
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
                 unfaithful = again.unfaithful()
@@ -350,19 +350,12 @@ class Replays:
                 why = unfaithful
         region.prove(NoRerun(why))
 
-    def record_beginning(self) -> None:
-        """The program's first operation is about to run."""
-        if threading.current_thread() is threading.main_thread():
-            from whynan.replay.checkpoint import mark
-
-            self._beginning = mark("program")
-
     def prove_whole(self, region: Region, error: BaseException | None) -> None:
         """Prove the fixes of what a region has found in a program that is over, by replays of it, if it was short.
 
         `error`: what the program raised, if that is how it ended.
         """
-        beginning = self._beginning
+        beginning = self._marks.at_program
         frames = () if beginning is None else tuple(standing.frame for standing in beginning.frames)
         raises = error is None or isinstance(error, Exception)
         is_main = threading.current_thread() is threading.main_thread()
@@ -378,7 +371,7 @@ class Replays:
         nothing = StepEvidence((), (), bad_loss=False)
         fault = Fault(None, self._guard.steps + 1, nothing, raised=raised, whole=True)
         why: str | None = RUN_ONCE
-        if _is_short(beginning):
+        if beginning.is_short():
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
                 why = again.unfaithful_births(region.report)
                 if why is None:
@@ -429,11 +422,6 @@ class Replays:
                     region.watching.notify(lambda capture: capture.release_outputs(here.seen, here.raised))
                     here.seen = here.raised = None
                 region.end(early=not fault.whole)
-
-
-def _is_short(beginning: Mark) -> bool:
-    """Whether a program has come here from a mark so soon that it may be replayed from there."""
-    return time.monotonic() - beginning.began < _LONG
 
 
 def _shortest(found: list[TailPlan]) -> list[TailPlan]:
