@@ -1,0 +1,46 @@
+"""The mark of a program's start is held for as long as the program may be replayed from there, and no longer."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from whynan.replay import checkpoint
+from whynan.replay.checkpoint import Marks
+
+
+@pytest.fixture
+def marks() -> Marks:
+    """Marks of a program whose first operation is about to run."""
+    made = Marks()
+    made.record_program()
+    return made
+
+
+def test_it_holds_one_frame(marks: Marks) -> None:
+    assert marks.at_program is not None
+    assert marks.at_program.is_short()
+    assert len(marks.at_program.frames) <= 1
+    assert marks.at_program not in marks.kept()
+
+
+def test_a_step_lets_go_of_it(marks: Marks) -> None:
+    marks.record_step(None)
+    assert marks.at_program is None
+
+
+def test_time_lets_go_of_it(marks: Marks, monkeypatch: pytest.MonkeyPatch) -> None:
+    marks.record_module_call()
+    assert marks.at_program is not None
+    monkeypatch.setattr(checkpoint, "SHORT", 0.0)
+    marks.record_module_call()
+    assert marks.at_program is None
+
+
+def test_another_thread_has_none() -> None:
+    made = Marks()
+    thread = threading.Thread(target=made.record_program)
+    thread.start()
+    thread.join()
+    assert made.at_program is None
