@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 _FRAMES: Final = 24
 """So many frames are looked at, the innermost first."""
 SHORT: Final = 5.0
-"""Seconds from its first operation in which a program has to be over for a replay of all of it."""
+"""Seconds of processor time from its first operation in which a program has to be over for a replay of all of it."""
+SOON: Final = 60.0
+"""The same in seconds of the clock."""
 Kind = Literal["begin", "step", "model", "program"]
 """Where a mark is taken: at the head of a watch's block, after a step, as a module is called, at a program's start."""
 _MOST_ITEMS: Final = 256
@@ -94,6 +96,8 @@ class Mark:
     batches: list[tuple[Any, BatchOrigin]] = field(default_factory=list)
     """What loaders have given since, and where that came from."""
     began: float = field(default_factory=time.monotonic)
+    used: float = field(default_factory=time.process_time)
+    """The processor time of the process until then."""
 
     def prune(self, alive: list[FrameType]) -> None:
         """Let go of frames that have returned: they would hold their tensors."""
@@ -101,7 +105,7 @@ class Mark:
 
     def is_short(self) -> bool:
         """Whether the program has come here so soon that all of it may be replayed."""
-        return time.monotonic() - self.began < SHORT
+        return time.process_time() - self.used < SHORT and time.monotonic() - self.began < SOON
 
     def turn(self) -> None:
         """Note what the loops around the mark have gone on to: the targets of those that have turned."""
