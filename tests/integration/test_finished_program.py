@@ -115,6 +115,76 @@ def test_a_program_that_writes_a_file_is_not_replayed(tmp_path: Path) -> None:
     assert "--rerun" in best(report)["why"]
 
 
+STATE = """\
+import atexit
+import decimal
+import helper
+import torch
+import weakref
+
+import numpy as np
+
+real = torch.relu
+
+
+class Held:
+    def __init__(self):
+        self.me = self
+        self.name = "held"
+
+    def __del__(self):
+        with open("closed", "a") as closed:
+            closed.write("closed ")
+
+
+@atexit.register
+def end():
+    print(helper.COUNT, np.geterr()["over"], decimal.getcontext().prec, torch.relu(torch.ones(1)).item())
+
+
+x = torch.zeros(3)
+torch.relu = lambda x: real(x) + 1
+held = Held()
+weakref.finalize(held, print, "finalized")
+np.seterr(over="ignore")
+decimal.getcontext().prec = 7
+helper.called()
+print(helper.COUNT, torch.log(x).tolist())
+del held
+"""
+
+
+def test_state_of_other_modules_is_put_back_and_what_ends_ends_once(tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("COUNT = []\n\n\ndef called():\n    COUNT.append(1)\n", encoding="utf-8")
+    done, report = run(tmp_path, STATE)
+    once = (tmp_path / "closed").read_text()
+    assert best(report)["status"] != "unverified", best(report)
+    (tmp_path / "closed").unlink()
+    assert done.stdout == by_python(tmp_path)
+    assert once == (tmp_path / "closed").read_text() == "closed "
+
+
+@pytest.mark.parametrize(
+    "opened",
+    [
+        "import sqlite3; there = sqlite3.connect('x.db'); there.execute('create table t(a)')\n{}\n"
+        "there.execute('insert into t values(1)'); there.commit()",
+        "import numpy as np; there = np.memmap('x.db', shape=4, mode='w+')\n{}\nthere[0] += 1",
+        "import threading; go = threading.Event(); there = threading.Thread(target=go.wait)\nthere.start()\n{}\n"
+        "threading.main_thread(); go.set()",
+    ],
+    ids=["database", "mapped", "thread"],
+)
+def test_what_was_opened_before_is_written_to_once(tmp_path: Path, opened: str) -> None:
+    text = opened.format("import torch; print(torch.log(torch.zeros(2)).tolist())")
+    run(tmp_path, text)
+    kept = tmp_path / "x.db"
+    left = kept.read_bytes() if kept.exists() else b""
+    kept.unlink(missing_ok=True)
+    by_python(tmp_path)
+    assert left == (kept.read_bytes() if kept.exists() else b"")
+
+
 def test_a_program_that_others_end_is_not_replayed(tmp_path: Path) -> None:
     done, report = run(tmp_path, SCRIPT.format(after="raise KeyboardInterrupt"))
     assert done.returncode != 0

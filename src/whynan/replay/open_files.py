@@ -53,11 +53,32 @@ def _everywhere() -> Iterator[Any]:
     """What a program uses wherever its code stands."""
     yield from (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__, sys.stdin)
     yield from (logging.root, logging.root.manager.loggerDict)
+    yield from own_modules()
+
+
+def own_modules() -> list[dict[str, Any]]:
+    """The names of the program's own modules."""
+    found: list[dict[str, Any]] = []
     for module in list(sys.modules.values()):
         names: Any = vars(module) if type(module) is ModuleType else {}
         file = names.get("__file__")
         if names.get("__name__") == "__main__" or (isinstance(file, str) and owner_of(file) is Owner.USER):
-            yield names
+            found.append(names)
+    return found
+
+
+@contextmanager
+def unpatched_modules() -> Generator[None]:
+    """Have what the modules held that the program's own ones name, which it may have patched."""
+    named = [value for names in own_modules() for value in list(names.values()) if type(value) is ModuleType]
+    held = {id(module): (module, dict(vars(module))) for module in named}
+    try:
+        yield
+    finally:
+        for module, before in held.values():
+            now = vars(module)
+            for name in [n for n, value in before.items() if now.get(n) is not value]:
+                now[name] = before[name]
 
 
 @contextmanager

@@ -78,6 +78,7 @@ _CALLS: Final = (
     ("saves a file", "safetensors", "serialize_file"),
     ("saves a file", "cv2", "imwrite imwritemulti"),
     ("registers what runs at the program's end", "atexit", "register unregister"),
+    ("adds a log handler", "logging", "Logger.addHandler"),
     (
         "registers a hook of all modules",
         "torch.nn.modules.module",
@@ -152,6 +153,8 @@ class OutsideAccess(BaseException):
 
 _QUEUED: Final = {"get": "takes from", "get_nowait": "takes from", "put": "puts into", "put_nowait": "puts into"}
 _READS: Final = frozenset(("read", "read1", "readall", "readinto", "readinto1", "readline", "readlines", "__next__"))
+_SENDS: Final = frozenset(("send", "sendall", "sendfile"))
+_QUERIES: Final = frozenset(("execute", "executemany", "executescript", "commit", "rollback", "backup"))
 _RECEIVES: Final = frozenset(("recv", "recv_into", "recvfrom", "recvfrom_into", "recvmsg", "recvmsg_into"))
 
 
@@ -284,6 +287,10 @@ def _consumes(function: Any, lost: list[Any]) -> str | None:
         return f"{_QUEUED[name]} a queue"
     if name in _RECEIVES and issubclass(type(owner), socket.socket):
         return "receives from a socket"
+    if name in _SENDS and issubclass(type(owner), socket.socket):
+        return "sends to a socket"
+    if name in _QUERIES and type(owner).__module__ == "sqlite3":
+        return "uses a database"
     if name in _READS and any(owner is file for file in lost):
         return "reads a file in which it cannot go back"
     return None

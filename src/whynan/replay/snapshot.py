@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import decimal
 import functools
 import importlib
 import random
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -243,6 +245,8 @@ _SWITCHES: Final[list[_Switch]] = [
     (torch._C._get_cudnn_benchmark, torch._C._set_cudnn_benchmark),
     (torch._C._get_float32_matmul_precision, torch._C._set_float32_matmul_precision),
     (_anomaly, lambda value: torch.set_anomaly_enabled(*value)),
+    (np.geterr, lambda value: np.seterr(**value)),
+    (lambda: decimal.getcontext().copy(), lambda value: decimal.setcontext(value.copy())),
 ]
 
 

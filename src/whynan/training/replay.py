@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import os
 import sys
 import time
+import weakref
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ from whynan.faults import is_program_error
 from whynan.replay.carried_state import assign
 from whynan.replay.checkpoint import stack
 from whynan.replay.mutable_state import Gradients, ObjectSnapshot
+from whynan.replay.open_files import own_modules, unpatched_modules
 from whynan.replay.plan import TooLong
 from whynan.replay.sandbox import OutsideAccess, block_side_effects
 from whynan.replay.snapshot import ScalerState, restore, rng
@@ -115,6 +118,8 @@ def replay(
     begun = rng()
     frames = [*(fault.raised.frames if fault.raised else ()), *stack(libraries=True)]
     roots = [fault.optimizer, *way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals))]
+    if way.is_whole:
+        roots += own_modules()
     contents = ObjectSnapshot(roots)
     begun_before = {id(iterator) for iterator in contents.iterators}
     gradients = Gradients.snapshot(parameters)
@@ -213,6 +218,9 @@ def replay(
             entered.callback(_retry_once, limit.end)
             held = entered.enter_context(block_side_effects(roots))
             refused = held.refused
+            if way.is_whole:
+                entered.enter_context(unpatched_modules())
+                entered.callback(_finalize, left, set(_finalizers()))
             undo.__enter__()
             entered.callback(_retry_once, lambda: undo.__exit__(None, None, None))
             if eager:
@@ -281,6 +289,19 @@ def replay(
             if scaler is not None:
                 last.callback(scaler.restore)
     return ReplayOutcome(reached[0]) if reached else ReplayOutcome(None, why)
+
+
+def _finalizers() -> dict[Any, Any]:
+    registry: dict[Any, Any] = vars(weakref.finalize)["_registry"]
+    return registry
+
+
+def _finalize(left: list[object], before: set[Any]) -> None:
+    """Let go of what a program has made, while nothing of it reaches the outside; its exit handlers do not run."""
+    left.clear()
+    for made in _finalizers().keys() - before:
+        made.detach()
+    gc.collect()
 
 
 def _retry_once(put_back: Callable[[], None]) -> None:

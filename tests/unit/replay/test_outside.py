@@ -11,6 +11,7 @@ import logging
 import os
 import random
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ from whynan.replay.sandbox import OutsideAccess, Refusals
 from whynan.replay.sandbox import block_side_effects as held_back_from
 
 HERE = __file__
+DATABASE, PAIR = sqlite3.connect(":memory:"), socket.socketpair()
 SCRIPT = torch.jit.trace(torch.nn.Linear(2, 2), torch.ones(1, 2))
 
 
@@ -223,6 +225,18 @@ def registers(path: Path) -> None:
     atexit.register(print)
 
 
+def handles(path: Path) -> None:
+    logging.getLogger("a").addHandler(logging.NullHandler())
+
+
+def queries(path: Path) -> None:
+    DATABASE.execute("select 1")
+
+
+def sends(path: Path) -> None:
+    PAIR[0].send(b"once")
+
+
 @pytest.mark.parametrize(
     ("does", "what"),
     [
@@ -243,6 +257,9 @@ def registers(path: Path) -> None:
         (saves_tensors, "saves a file"),
         (saves_a_script, "saves a file"),
         (registers, "registers what runs at the program's end"),
+        (handles, "adds a log handler"),
+        (queries, "uses a database"),
+        (sends, "sends to a socket"),
     ],
 )
 def test_what_would_last_is_refused_with_its_line(tmp_path: Path, does: Any, what: str) -> None:

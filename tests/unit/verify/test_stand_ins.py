@@ -63,7 +63,9 @@ def test_a_logarithm_of_what_underflowed_ends_at_the_smallest_normal_number() ->
 def test_a_mean_whose_weights_are_all_0_is_0() -> None:
     found = judge(mean, _or_one, [weighted()], kind="guard")
     assert found.status == "guarded"
-    assert reason_text(found).startswith("no exact value exists in 1 of 4 elements: 0 is given, and the gradient ")
+    assert reason_text(found).startswith(
+        "the values read have no exact result in 1 of 4 elements: 0 is given, and the gradient "
+    )
 
 
 @pytest.mark.parametrize(

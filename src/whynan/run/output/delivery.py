@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sys
 import threading
 from contextlib import contextmanager, suppress
@@ -26,6 +27,15 @@ def deliver(report: Report, options: Options, names: Pseudonyms | None = None) -
 
     `names`: the pseudonyms of the run's trace, which its report has too.
     """
+    # rich draws numbers as it is imported
+    state = random.getstate()
+    try:
+        _deliver(report, options, names)
+    finally:
+        random.setstate(state)
+
+
+def _deliver(report: Report, options: Options, names: Pseudonyms | None) -> None:
     from whynan.report import json, terminal
     from whynan.run.pipeline import fold_report
 

@@ -6,15 +6,19 @@ import ast
 import dataclasses
 import functools
 import math
+import mmap
 import threading
 import time
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Final, Self
 
+import numpy as np
+
 from whynan.capture.ranks import TOGETHER, is_one_of_several
 from whynan.errors import UsageError
 from whynan.floats import format_value
 from whynan.records import Note, Replay
+from whynan.replay.open_files import own_modules
 from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.proof.outcomes import birth_of
 from whynan.run.proof.proving import RERUN, RUN_ONCE, EditedRun, NoRerun, RunOnce, prove_fixes, with_surroundings
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.sinks.gradients import Fault, StepEvidence
     from whynan.config import Options
     from whynan.records import Report, Site
-    from whynan.replay.checkpoint import Marks
+    from whynan.replay.checkpoint import Mark, Marks
     from whynan.replay.plan import ReplayPlan, TailPlan
     from whynan.run.proof.proving import Keep
     from whynan.run.suppressions import Baseline
@@ -339,8 +343,8 @@ class Replays:
         from whynan.training.replay import compiles
 
         why = RunOnce(f"{NO_WAY}: {RERUN}")
-        start = self._marks.at_program
-        beginning = [start] if start is not None and start.is_short() else []
+        start = self._program_start()
+        beginning = [] if start is None else [start]
         for way in [*_shortest(list(replay_plans(self._marks.kept()))), *replay_plans(beginning)]:
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
                 unfaithful = again.unfaithful()
@@ -355,13 +359,11 @@ class Replays:
 
         `error`: what the program raised, if that is how it ended.
         """
-        beginning = self._marks.at_program
-        frames = () if beginning is None else tuple(standing.frame for standing in beginning.frames)
-        raises = error is None or isinstance(error, Exception)
-        is_main = threading.current_thread() is threading.main_thread()
-        if beginning is None or not (self._options.prove and frames and raises and is_main):
+        beginning = self._program_start()
+        if beginning is None or not (self._options.prove and (error is None or isinstance(error, Exception))):
             region.prove(NoRerun(RUN_ONCE if self._options.prove else NOT_ASKED))
             return
+        frames = tuple(standing.frame for standing in beginning.frames)
         from whynan.capture.torch.sinks.gradients import Fault, Raised, StepEvidence
         from whynan.replay.plan import replay_plans
         from whynan.training.replay import compiles
@@ -370,14 +372,19 @@ class Replays:
         raised = None if error is None else Raised(type(error), frames)
         nothing = StepEvidence((), (), bad_loss=False)
         fault = Fault(None, self._guard.steps + 1, nothing, raised=raised, whole=True)
-        why: str | None = RUN_ONCE
-        if beginning.is_short():
-            with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
-                why = again.unfaithful_births(region.report)
-                if why is None:
-                    region.prove(again, keep=self._keep())
-                    return
+        with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
+            why = again.unfaithful_births(region.report)
+            if why is None:
+                region.prove(again, keep=self._keep())
+                return
         region.prove(NoRerun(why))
+
+    def _program_start(self) -> Mark | None:
+        """Where the program began, if all of it may be replayed: it was short, and nothing of it goes on beside it."""
+        start = self._marks.at_program
+        alone = threading.current_thread() is threading.main_thread() and threading.active_count() == 1
+        may = start is not None and start.frames and start.is_short() and alone and not _has_mapped_memory()
+        return start if may else None
 
     def _keep(self) -> Keep | None:
         return None if self.keeper is None else self.visits.__setitem__
@@ -422,6 +429,12 @@ class Replays:
                     region.watching.notify(lambda capture: capture.release_outputs(here.seen, here.raised))
                     here.seen = here.raised = None
                 region.end(early=not fault.whole)
+
+
+def _has_mapped_memory() -> bool:
+    """Whether the program's own modules hold memory that is a file: what is written there cannot be held back."""
+    mapped = (mmap.mmap, np.memmap)
+    return any(isinstance(value, mapped) for names in own_modules() for value in list(names.values()))
 
 
 def _shortest(found: list[TailPlan]) -> list[TailPlan]:
