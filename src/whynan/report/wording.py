@@ -498,11 +498,7 @@ _UNDEFINED: Final = "the values read have no exact result"
 
 def stand_in_text(given: StandIn) -> str:
     """What is given where there is no exact value, in how many elements, how far that may be off, and its gradient."""
-    lacks = (
-        "of what was read no exact value exists"
-        if given.lack == "undefined"
-        else f"{_ROUNDED}, so no exact value is known"
-    )
+    lacks = _UNDEFINED if given.lack == "undefined" else f"{_ROUNDED}, so no exact value is known"
     many = "some" if given.count is None else f"{given.count:,}"
     where = f" in {many} of {count_text(given.total, 'element')}" if given.total > 1 else ""
     of = "" if given.output == 0 else f" of value {given.output + 1}"
