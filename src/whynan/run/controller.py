@@ -152,6 +152,9 @@ class Controller:
             region.end(kind, error, traceback, early=early or bool(watched))
             if not any(finding.fixes for finding in region.report.findings):
                 self._prove_end(region, error)
+        if self._training is not None:
+            # it would hold the program's names beyond its end
+            self._training.marks.at_program = None
         found = region.report if self._training is None else self._training.report_after_trace(region.report)
         self._publish(found if error is None else _with_exception(found, error))
 
