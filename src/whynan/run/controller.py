@@ -116,7 +116,7 @@ class Controller:
             self._training.replays.keeper = self._keeper
             self._training.look_beside()
             self._training.guard.decided = self._decides
-            self._training.guard.keeps_steps = self.options.prove
+            self._training.guard.keeps_steps = self.options.prove and not is_one_of_several()
             if self._proof is not None:
                 self._proof.hear(self._training)
             elif not self.options.rerun:

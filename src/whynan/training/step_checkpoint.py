@@ -36,11 +36,12 @@ class StepCheckpoint:
 
     @classmethod
     def take(cls, optimizer: Any, step: int, losses: Losses) -> StepCheckpoint | None:
-        """Take one before a step; None where the copies would be more than there may be."""
+        """Take one before a step; None where the copies are too large, or cannot be made."""
         with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             try:
                 return cls(optimizer, step, losses)
-            except TooMuch:
+            except (TooMuch, RuntimeError, NotImplementedError):
+                # a tensor that wraps others (DTensor) has no memory of its own
                 return None
 
     @contextmanager
