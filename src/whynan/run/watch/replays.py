@@ -371,7 +371,7 @@ class Replays:
         way = next(replay_plans([beginning], frames))
         raised = None if error is None else Raised(type(error), frames)
         nothing = StepEvidence((), (), bad_loss=False)
-        fault = Fault(None, self._guard.steps + 1, nothing, raised=raised, whole=True)
+        fault = Fault(None, self._guard.steps + 1, nothing, raised=raised)
         with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
             why = again.unfaithful_births(region.report)
             if why is None:

@@ -98,8 +98,11 @@ class Fault:
     """Whether another optimizer has stepped on the gradients of the same backward, and moved its weights."""
     made: bool = False
     """Whether it has been made since, and bore bad numbers itself."""
-    whole: bool = False
-    """Whether it is the whole program, which has ended, and no step."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is the whole program, which has ended: no step, and no number that was read or held."""
+        return self.optimizer is None and not self.judged.losses
 
     def parameters(self) -> list[Tensor]:
         """What the step would have moved."""
