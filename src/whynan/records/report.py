@@ -201,18 +201,23 @@ APPLICABLE: Final = STATUSES[:2]
 """Those of a fix that `whynan fix --apply` makes without being told which."""
 
 
-class StandIn(Record):
-    """What a fix gives of one output where there is no exact value, or none that is known.
+Lack = Literal["undefined", "infinite", "beyond", "unknown"]
+"""Why there is no exact value in reach: it is undefined, as 0 / 0 is, or infinite, as 1 / 0 is, or beyond the range of
+the dtype, or unknown, since what was read had been rounded to its limit."""
 
-    ``lack``: the exact value is ``undefined``, as 0 / 0 is, or ``unknown``, since what was read had been rounded to its
-    limit. ``least`` and ``greatest`` are of what is given on the failing input, in ``count`` of ``total`` elements,
-    null where not all were looked at. ``exact_least`` and ``exact_greatest`` are of exact values of what rounds to
-    that which was read, where such were looked at. ``gradient_zero``: whether each gradient that was bad is 0 now,
-    null where none was.
+
+class StandIn(Record):
+    """What a fix gives of one output where there is no exact value in reach, or none that is known.
+
+    ``output`` is null for the gradient of what comes in, where the value itself is exact. ``least`` and ``greatest``
+    are of what is given on the failing input, in ``count`` of ``total`` elements, null where not all were looked at.
+    ``exact_least`` and ``exact_greatest`` are of the exact values beyond the range, or of those of what rounds to that
+    which was read, where such were looked at. ``gradient_zero``: whether each gradient that was bad is 0 now, null
+    where none was.
     """
 
-    output: int
-    lack: Literal["undefined", "unknown"]
+    output: int | None
+    lack: Lack
     least: Number
     greatest: Number
     count: int | None

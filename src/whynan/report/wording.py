@@ -492,19 +492,25 @@ def reason_text(verdict: FixVerdict) -> str:
     return "; ".join(filter(None, (*map(stand_in_text, verdict.stand_ins), verdict.why)))
 
 
-_ROUNDED: Final = "what comes in was rounded on its way"
-_UNDEFINED: Final = "the values read have no exact result"
+_LACKS: Final = {
+    "undefined": "there is no exact {of}",
+    "infinite": "the exact {of} is infinite",
+    "beyond": "the exact {of} is out of range",
+    "unknown": "what comes in was rounded on its way, so no exact {of} is known",
+}
 
 
 def stand_in_text(given: StandIn) -> str:
     """What is given where there is no exact value, in how many elements, how far that may be off, and its gradient."""
-    lacks = _UNDEFINED if given.lack == "undefined" else f"{_ROUNDED}, so no exact value is known"
+    of = "gradient" if given.output is None else "value"
+    lacks = _LACKS[given.lack].format(of=of)
     many = "some" if given.count is None else f"{given.count:,}"
     where = f" in {many} of {count_text(given.total, 'element')}" if given.total > 1 else ""
-    of = "" if given.output == 0 else f" of value {given.output + 1}"
-    told = f"{lacks}{where}{of}: {_range_text(given.least, given.greatest)} is given"
+    number = f" of value {given.output + 1}" if given.output else ""
+    told = f"{lacks}{where}{number}: {_range_text(given.least, given.greatest)} is given"
     if given.exact_least is not None and given.exact_greatest is not None:
-        told += f", of what rounds to the same it may be {_range_text(given.exact_least, given.exact_greatest)}"
+        exact = _range_text(given.exact_least, given.exact_greatest)
+        told += f" for {exact}" if given.lack == "beyond" else f", of what rounds to the same it may be {exact}"
     return f"{told}, and the gradient there is 0" if given.gradient_zero else told
 
 

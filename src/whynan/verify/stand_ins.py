@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.floats import format_of
 from whynan.records.report import StandIn
 from whynan.verify.comparison import is_far
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from whynan.records.report import Lack
     from whynan.verify.cases import Case
     from whynan.verify.comparison import Array, Mask, Truth
 
@@ -66,37 +68,64 @@ def mended(old: Array, new: Array) -> Mask:
     return ~np.isfinite(old) & np.isfinite(new)
 
 
-def stand_in(
-    name: str,
-    lack: Literal["undefined", "unknown"],
-    case: Case,
-    new: Mapping[str, Any],
-    *,
-    there: Mask | None = None,
-    exact: Possible | None = None,
-) -> StandIn:
-    """What an output has in place of what was bad.
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Elements of one array that have no exact value in reach, for one reason, and their exact values if any."""
 
-    ``there``: in which elements, where that is known of all of them; else what is given is that of all that was mended.
-    """
-    old, _ = case.old[name]
-    given = new[name][mended(old, new[name]) if there is None else there]
-    least, greatest = (None, None) if exact is None else (exact.least[exact.off], exact.greatest[exact.off])
-    return StandIn(
-        output=int(name),
-        lack=lack,
-        least=float(given.min()),
-        greatest=float(given.max()),
-        count=None if there is None else int(there.sum()),
-        total=old.size,
-        exact_least=None if least is None or np.isnan(least).all() else float(np.nanmin(least)),
-        exact_greatest=None if greatest is None or np.isnan(greatest).all() else float(np.nanmax(greatest)),
-        gradient_zero=_is_gradient_zero(case, new),
+    name: str
+    lack: Lack
+    there: Mask
+    least: Array | None = None
+    greatest: Array | None = None
+
+    @classmethod
+    def rounded(cls, name: str, exact: Possible) -> Stated:
+        """Those of what had been rounded before it was read."""
+        return cls(name, "unknown", exact.off, exact.least, exact.greatest)
+
+    def stand_in(self, case: Case, new: Mapping[str, Any], *, whole: bool) -> StandIn:
+        """What an output has in place of what was bad in a case.
+
+        ``whole``: these are all of the case's elements; else what is given is that of all that was mended.
+        """
+        old, _ = case.old[self.name]
+        given = new[self.name][self.there if whole else mended(old, new[self.name])]
+        return StandIn(
+            output=int(self.name) if self.name.isdecimal() else None,
+            lack=self.lack,
+            least=float(given.min()),
+            greatest=float(given.max()),
+            count=int(self.there.sum()) if whole else None,
+            total=old.size,
+            exact_least=_known(np.nanmin, self.least, self.there),
+            exact_greatest=_known(np.nanmax, self.greatest, self.there),
+            gradient_zero=_is_gradient_zero(case, new) if self.name.isdecimal() else None,
+        )
+
+
+def inexact(name: str, old: Array, new: Array, dtype: str, truth: Truth) -> list[Stated]:
+    """The elements that were bad and are numbers now, where the exact one is none of the dtype's, by the reason."""
+    there, largest = mended(old, new), format_of(dtype).max
+    told = ~(truth.infinite | truth.undefined | truth.undecided)
+    values = np.where(told, truth.values, 0.0)
+    beyond = told & (np.abs(values) > largest) & ~(np.abs(new - values) <= _ROUNDED * np.abs(values))
+    found = (
+        Stated(name, "undefined", there & truth.undefined),
+        Stated(name, "infinite", there & truth.infinite),
+        Stated(name, "beyond", there & beyond, values, values),
     )
+    return [each for each in found if each.there.any()]
+
+
+def _known(which: Callable[[Array], Any], values: Array | None, there: Mask) -> float | None:
+    """One of some exact values; None where none is known."""
+    if values is None or np.isnan(values[there]).all():
+        return None
+    return float(which(values[there]))
 
 
 def merged(one: StandIn, other: StandIn) -> StandIn:
-    """What two cases have in the same output, as one; the lack is that of the first."""
+    """What two cases have in the same output for the same reason, as one."""
 
     def of(which: Callable[[list[Any]], Any], *values: Any) -> Any:
         known = [value for value in values if value is not None]

@@ -124,10 +124,12 @@ def nearest_values(original: TestedProgram, case: Case) -> dict[str, Any]:
     return found
 
 
-def values_around(original: TestedProgram, case: Case, *, bits: int, side: float = 1.0) -> dict[str, list[Any]]:
+def values_around(
+    original: TestedProgram, case: Case, *, bits: int, side: float = 1.0, gradients: bool = False
+) -> dict[str, list[Any]]:
     """The exact outputs a little beside a captured input, on sides at random, NaN where they are none.
 
-    ``side``: -1 for the opposite ones. Raises ``UnknowableError``.
+    ``side``: -1 for the opposite ones. ``gradients``: these, too. Raises ``UnknowableError``.
     """
     draw = np.random.default_rng(_SIGNS)
     inputs, moved = _inputs(case), list[dict[str, Any]]()
@@ -142,21 +144,24 @@ def values_around(original: TestedProgram, case: Case, *, bits: int, side: float
                 beside[name] = inputs[name] + side * _BESIDE * np.maximum(np.abs(inputs[name]), usual) * step
         moved.append(beside)
     found: dict[str, list[Any]] = {}
-    for told in _moved_truths(original, case, moved, bits):
+    for told in _moved_truths(original, case, moved, bits, gradients=gradients):
         for name, truth in told.items():
             found.setdefault(name, []).append(_finite(truth))
     return found
 
 
 def _moved_truths(
-    original: TestedProgram, case: Case, moved: Iterable[Mapping[str, Any]], bits: int
+    original: TestedProgram, case: Case, moved: Iterable[Mapping[str, Any]], bits: int, *, gradients: bool = False
 ) -> Iterator[dict[str, Truth]]:
-    """The exact outputs of a case on other inputs."""
-    few, program = _BITS.get(case.sample.dtype, _FEW), original.oracle_program(case.sample.arguments)
+    """The exact outputs of a case on other inputs, and its ``gradients``."""
+    needs_grad = case.sample.needs_grad if gradients else frozenset[str]()
+    few, program = _BITS.get(case.sample.dtype, _FEW), original.oracle_program(case.sample.arguments, needs_grad)
+    behind = _cotangents_by_name(program, case) if gradients else {}
     with _unsupported():
         for inputs in moved:
-            found = exact(program, inputs, {}, bits=few, most_bits=max(bits, few))
-            yield {str(i): _truth(found.outputs[name]) for i, name in enumerate(program.outputs)}
+            found = exact(program, inputs, behind, bits=few, most_bits=max(bits, few))
+            told = _by_array(program, case, found.outputs, found.gradients if gradients else {})
+            yield {name: _truth(balls) for name, balls in told.items()}
 
 
 def _inputs(case: Case) -> dict[str, Any]:
@@ -201,7 +206,7 @@ def _by_array(program: Program, case: Case, outputs: Mapping[str, Any], gradient
     """What the oracle gives, by the names that a case gives its arrays."""
     named = {str(i): outputs[name] for i, name in enumerate(program.outputs)}
     named |= {f"d {name}": gradient for name, gradient in gradients.items()}
-    return {name: named[name] for name in case.old}
+    return {name: named[name] for name in case.old if name in named}
 
 
 def _truth(balls: Balls) -> Truth:

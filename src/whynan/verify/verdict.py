@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from whynan.verify.comparison import (
     objection,
 )
 from whynan.verify.sampling import Sample, captured_samples, fresh_samples, grown_samples
-from whynan.verify.stand_ins import merged, possible, stand_in
+from whynan.verify.stand_ins import Stated, inexact, mended, merged, possible
 from whynan.verify.tally import Example, Ledger
 from whynan.verify.truth import (
     UnknowableError,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from whynan.records.intents import FixKind
-    from whynan.records.report import StandIn
+    from whynan.records.report import Lack, StandIn
     from whynan.verify.cases import TestedProgram
     from whynan.verify.comparison import Truth
 
@@ -131,7 +131,7 @@ class Judgement:
         self.rounded = asked.rounded and self.strict
         self.healthy: dict[str, Healthy] = {}
         self.unknown: tuple[float, float] | None = None
-        self.stand_ins: dict[int, StandIn] = {}
+        self.stand_ins: dict[tuple[int | None, Lack], StandIn] = {}
         self.far_off = 0
         self.cut_short = False
         self.forward: bool | None = None
@@ -225,26 +225,33 @@ class Judgement:
                 self.near.add(case, new, None, strict=self.strict and not self.silent, judged=False)
                 small, new = cut, self._run_repaired(cut)
         known = self._weigh(small, new, self.near)
-        if known is not None and case.given:
-            self._check_plausible(small, new, known, seen)
+        rounded: Mapping[str, Any] = {}
         if self.rounded and case.given and self.unknown is None:
-            self._check_rounded_inputs(small, new, known, seen)
+            rounded = self._check_rounded_inputs(small, new, known, seen)
+        if known is not None and case.given:
+            self._check_plausible(small, new, known, seen, rounded)
         if self.silent and case.given and known is not None:
             self._check_accuracy(small, new, known)
 
-    def _check_plausible(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth], seen: _Seen) -> None:
-        """Raises where a number stands that makes no sense as one, though no exact one can be told against it."""
+    def _check_plausible(
+        self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth], seen: _Seen, rounded: Mapping[str, Any]
+    ) -> None:
+        """Raises where a number stands that makes no sense as one, though no exact one can be told against it.
+
+        What does make sense is noted, but where it is told already that what was read had been ``rounded``.
+        """
         around: dict[str, list[Any]] | None = None
         values = [(name, old) for name, (old, _) in case.old.items() if name.isdecimal()]
-        mended = [name for name, old in values if (~np.isfinite(old) & np.isfinite(new[name])).any()]
-        logarithmic = bool(mended) and takes_logarithms(self.original, case)
-        asks = logarithmic and not self.declared and any(known[name].undefined.any() for name in mended)
+        changed = [name for name, old in values if mended(old, new[name]).any()]
+        logarithmic = bool(changed) and takes_logarithms(self.original, case)
+        asks = logarithmic and not self.declared and any(known[name].undefined.any() for name in changed)
         nearest = self._values(nearest_values, case) if asks else {}
-        for name in mended:
+        stated: list[Stated] = []
+        for name in changed:
             (old, dtype), truth, healthy = case.old[name], known[name], self.healthy.get(name)
             most = made_up_size(dtype, healthy, logarithmic=logarithmic, nearest=nearest.get(name))
             found = objection(old, new[name], dtype, truth, healthy, strict=self.strict, most=most)
-            made_up = ~np.isfinite(old) & np.isfinite(new[name]) & (truth.undefined | truth.infinite)
+            made_up = mended(old, new[name]) & (truth.undefined | truth.infinite)
             if found is None and made_up.any():
                 if around is None:
                     around = self._values(values_around, case, bits=_BITS[case.sample.nature])
@@ -252,20 +259,30 @@ class Judgement:
             if found is not None:
                 raise RejectedError(wording.implausible_value_text(name, found))
             # a logarithm out of its domain by rounding is known as far as that
-            close = np.isfinite(nearest.get(name, np.nan))
-            self._state_undefined(name, case, new[name], made_up & truth.undefined & ~close, around, seen)
+            known_otherwise = np.isfinite(nearest.get(name, np.nan)) | rounded.get(name, False)
+            stated += inexact(name, old, np.where(known_otherwise, np.nan, new[name]), dtype, truth)
+        self._state(case, seen, self._without_limits(case, new, stated))
+        if not any(given.gradient_zero for given in self.stand_ins.values()):
+            gradients = {name: truth for name, truth in known.items() if not name.isdecimal()}
+            stated = [
+                s
+                for name, t in gradients.items()
+                for s in inexact(name, case.old[name][0], new[name], case.old[name][1], t)
+            ]
+            self._state(case, seen, self._without_limits(case, new, stated))
 
-    def _state_undefined(
-        self, name: str, case: Case, new: Any, there: Any, around: Mapping[str, list[Any]] | None, seen: _Seen
-    ) -> None:
-        """Note what stands for what is undefined, but where it is a limit."""
-        if not there.any():
-            return
-        opposite = self._values(values_around, case, bits=_BITS[case.sample.nature], side=-1.0)
-        sides = [*(around or {}).get(name, ()), *opposite.get(name, ())]
-        stated = there & ~at_limit(new, sides, self.healthy.get(name))
-        if stated.any():
-            self._state("undefined", name, seen, case, stated)
+    def _without_limits(self, case: Case, new: Mapping[str, Any], stated: Sequence[Stated]) -> list[Stated]:
+        """What stands for what has no exact value, but where it is the limit of the values around."""
+        if not any(one.lack == "undefined" for one in stated):
+            return [*stated]
+        bits, gradients = _BITS[case.sample.nature], any(not one.name.isdecimal() for one in stated)
+        sides = [self._values(values_around, case, bits=bits, side=s, gradients=gradients) for s in (1.0, -1.0)]
+        found: list[Stated] = []
+        for one in stated:
+            values = [array for side in sides for array in side.get(one.name, ())]
+            limit = at_limit(new[one.name], values, self.healthy.get(one.name)) & (one.lack == "undefined")
+            found.append(replace(one, there=one.there & ~limit))
+        return [one for one in found if one.there.any()]
 
     def _values(self, ask: Callable[..., dict[str, Any]], case: Case, **given: Any) -> dict[str, Any]:
         """What the oracle knows of a case; nothing where it lacks an operation."""
@@ -296,16 +313,17 @@ class Judgement:
 
     def _check_rounded_inputs(
         self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth] | None, seen: _Seen
-    ) -> None:
-        """Note where what was bad is a number now that is not the exact one of what was rounded to the input.
+    ) -> Mapping[str, Any]:
+        """Where what was bad is a number now that is not the exact one of what was rounded to the input.
 
-        What may stand there is a stand-in, anything else is wrong for some of what was rounded.
+        What may stand there is a stand-in, and noted; anything else is wrong for some of what was rounded.
         """
+        found: dict[str, Any] = {}
         try:
             nearby = list(nearby_truths(self.original, case, bits=_BITS[case.sample.nature]))
         except UnknowableError as what:
             self.missing = str(what)
-            return
+            return found
         for name in filter(str.isdecimal, case.old):
             (old, _), given = case.old[name], new[name]
             exact = possible(name, case, given, nearby)
@@ -314,18 +332,19 @@ class Judgement:
                 place = int(np.argmax(wrong))
                 value = np.fmin(exact.least, exact.greatest).reshape(-1)[place]
                 self.unknown = float(given.reshape(-1)[place]), float(value)
-                return
+                return found
             if exact.off.any():
-                self._state("unknown", name, seen, case, exact.off, exact)
+                found[name] = exact.off
+                self._state(case, seen, [Stated.rounded(name, exact)])
+        return found
 
-    def _state(
-        self, lack: Literal["undefined", "unknown"], name: str, seen: _Seen, case: Case, there: Any, exact: Any = None
-    ) -> None:
+    def _state(self, case: Case, seen: _Seen, stated: Iterable[Stated]) -> None:
         """Note what stands where there is no exact value, with that of the same output in earlier cases."""
         whole, new = seen
-        found = stand_in(name, lack, whole, new, there=there if whole is case else None, exact=exact)
-        known = self.stand_ins.get(found.output)
-        self.stand_ins[found.output] = found if known is None else merged(known, found)
+        for one in stated:
+            found = one.stand_in(whole, new, whole=whole is case)
+            known = self.stand_ins.get((found.output, found.lack))
+            self.stand_ins[found.output, found.lack] = found if known is None else merged(known, found)
 
     def _check_cured(self, case: Case, new: Mapping[str, Any]) -> None:
         """Raises where the failing input still fails; an Inf that an infinite input must give is none."""

@@ -186,7 +186,7 @@ def test_whole_numbers_have_to_be_the_same_where_nothing_is_bad() -> None:
         return torch.where(x == 0, 1e-38, x).log(), (scale * x).int(), x > least
 
     visits = [{"x": torch.tensor([0.0, 1.0, 2.0])}, {"x": torch.tensor([0.5, 1.0, 2.0])}]
-    assert judge(original, mended, visits, kind="guard").status == "verified"
+    assert judge(original, mended, visits, kind="guard").status == "guarded"
     found = judge(original, lambda x: mended(x, scale=5.0), visits, kind="guard")
     assert found.status == "rejected"
     assert found.why == "gives 5 where the original gives 4, in 2 of 3 elements"
@@ -208,7 +208,7 @@ def test_a_lost_gradient_is_rejected_where_few_healthy_inputs_are_like_the_run()
         return torch.where(base == 0, 0, torch.where(base == 0, 1, base) ** (1 / 3))
 
     visit = {"x": torch.zeros(3, requires_grad=True)}
-    assert judge(root, guarded, [visit], kind="guard").status == "verified"
+    assert judge(root, guarded, [visit], kind="guard").status == "guarded"
     assert judge(root, lambda x: guarded(x).detach(), [visit], kind="guard").status == "rejected"
 
 
@@ -300,7 +300,7 @@ def test_a_guard_of_what_was_rounded_before_is_not_verified() -> None:
     def judged(rounded: bool) -> FixVerdict:
         return judge(lambda p: (1 - p).log(), guarded, [probabilities()], kind="guard", rounded=rounded)
 
-    assert judged(False).status == "verified"
+    assert [s.lack for s in judged(False).stand_ins] == ["infinite"]
     assert judged(True).status == "unverified"
     assert judged(True).why == (
         "what comes in was rounded on its way, so the exact value is not known: the fix gives -87.3, of what rounds to "
@@ -308,7 +308,7 @@ def test_a_guard_of_what_was_rounded_before_is_not_verified() -> None:
     )
 
 
-def test_a_guard_that_holds_for_whatever_was_rounded_is_verified() -> None:
+def test_of_a_guard_that_holds_for_whatever_was_rounded_only_the_gradient_is_stated() -> None:
     def product(p: Any) -> Any:
         return p * p.log()
 
@@ -316,7 +316,9 @@ def test_a_guard_that_holds_for_whatever_was_rounded_is_verified() -> None:
         safe = torch.where(p > 0, p, 1.0)
         return torch.where(p > 0, p * safe.log(), torch.zeros_like(p))
 
-    assert judge(product, mended, [probabilities()], kind="guard", rounded=True).status == "verified"
+    found = judge(product, mended, [probabilities()], kind="guard", rounded=True)
+    assert found.status == "guarded"
+    assert [(s.output, s.least, s.greatest) for s in found.stand_ins] == [(None, 0, 0)]
 
 
 def test_a_gradient_that_cancels_to_nothing_has_the_noise_of_its_terms() -> None:

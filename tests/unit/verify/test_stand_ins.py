@@ -63,9 +63,7 @@ def test_a_logarithm_of_what_underflowed_ends_at_the_smallest_normal_number() ->
 def test_a_mean_whose_weights_are_all_0_is_0() -> None:
     found = judge(mean, _or_one, [weighted()], kind="guard")
     assert found.status == "guarded"
-    assert reason_text(found).startswith(
-        "the values read have no exact result in 1 of 4 elements: 0 is given, and the gradient "
-    )
+    assert reason_text(found).startswith("there is no exact value in 1 of 4 elements: 0 is given, and the gradient ")
 
 
 @pytest.mark.parametrize(
@@ -149,3 +147,34 @@ def test_a_direction_of_nothing_lies_between_those_that_it_may_be() -> None:
 
     assert judged(0.0).status == "guarded"
     assert judged(0.9).status == "unverified"
+
+
+def test_a_number_for_a_pole_is_stated_with_its_gradient() -> None:
+    given = [{"x": torch.tensor([0.0, 1.0, 4.0, 9.0], requires_grad=True)}]
+    found = judge(torch.sqrt, lambda x: torch.where(x == 0, 0, torch.where(x == 0, 1, x).sqrt()), given, kind="guard")
+    assert found.status == "guarded"
+    assert reason_text(found).startswith(
+        "the exact gradient is infinite in 1 of 4 elements: 0 is given; forward and backward finite; none of "
+    )
+    found = judge(torch.reciprocal, lambda x: torch.where(x == 0, 1, x).reciprocal(), given, kind="guard")
+    assert reason_text(found).startswith(
+        "the exact value is infinite in 1 of 4 elements: 1 is given, and the gradient there is 0; forward and "
+    )
+
+
+def test_a_number_for_what_is_out_of_range_is_stated() -> None:
+    given = [{"x": torch.tensor([1.0, 2.0, 100.0])}]
+    largest = torch.finfo(torch.float32).max
+    found = judge(torch.exp, lambda x: x.exp().clamp(max=largest), given, kind="guard")
+    assert reason_text(found).startswith(
+        "the exact value is out of range in 1 of 3 elements: 3.4e38 is given for 2.69e43; forward "
+    )
+
+
+def test_a_limit_needs_no_statement() -> None:
+    def mended(x: Any) -> Any:
+        safe = torch.where(x == 0, 1, x)
+        return torch.where(x == 0, 1, safe.sin() / safe)
+
+    given = [{"x": torch.tensor([0.0, 1.0, -2.0, 3.0], requires_grad=True)}]
+    assert judge(lambda x: x.sin() / x, mended, given, kind="guard").status == "verified"
