@@ -289,6 +289,24 @@ def limit_objection(old: Array, new: Array, around: Sequence[Array], healthy: He
     return Objection(place, float(new.reshape(-1)[place]), f"undefined and the values beside it come to {limit}")
 
 
+def at_kink(new: Array, around: Sequence[Array], nearer: Sequence[Array]) -> Mask:
+    """Where a gradient at a kink is one of its subgradients, as 0 is of a norm at 0: between those around, or 0.
+
+    PyTorch gives such ones where a function has no derivative ("Gradients for non-differentiable functions" of its
+    notes on autograd). ``nearer`` are gradients nearer to the point than those ``around``: at a pole they are larger.
+    Where the function has values on one side alone, 0 is a subgradient as well.
+    """
+    if not around or not nearer:
+        return np.zeros(new.shape, dtype=bool)
+    every: Array = np.stack([*around, *nearer])
+    unknown: Mask = np.isnan(every)
+    ends = [*every, np.where(unknown.any(axis=0), 0.0, np.nan)]
+    far, near = (np.fmax.reduce(np.abs(each)) for each in (around, nearer))
+    with np.errstate(invalid="ignore"):
+        bounded = near <= (1 + _AT_LIMIT) * far
+        return ~unknown.all(axis=0) & bounded & (np.fmin.reduce(ends) <= new) & (new <= np.fmax.reduce(ends))
+
+
 def at_limit(new: Array, around: Sequence[Array], healthy: Healthy | None) -> Mask:
     """Where what is given is what the values around come to, on every side on which there are any."""
     found, known = np.ones(new.shape, dtype=bool), np.zeros(new.shape, dtype=bool)

@@ -28,8 +28,8 @@ _WITHIN: Final = 8
 """Of the distance to the next number, less than a quarter is rounded away on either side of a power of two."""
 _LOGARITHMS: Final = ("log", "xlogy")
 _LIGHT: Final = TORCH.having("elementwise", "pointwise", "reduction", "view", "movement", "see-through")
-_SIDES: Final = 3
-_BESIDE: Final = 1e-6
+_SIDES: Final = 4
+BESIDE: Final = 1e-6
 """So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
 _WORSE: Final = (8.0, 64.0, 512.0)
 """By so many unit roundoffs more may what is out of a domain have come there by rounding."""
@@ -125,23 +125,24 @@ def nearest_values(original: TestedProgram, case: Case) -> dict[str, Any]:
 
 
 def values_around(
-    original: TestedProgram, case: Case, *, bits: int, side: float = 1.0, gradients: bool = False
+    original: TestedProgram, case: Case, *, bits: int, side: float = BESIDE, gradients: bool = False
 ) -> dict[str, list[Any]]:
-    """The exact outputs a little beside a captured input, on sides at random, NaN where they are none.
+    """The exact outputs a little beside a captured input, on sides at random and above all, NaN where they are none.
 
-    ``side``: -1 for the opposite ones. ``gradients``: these, too. Raises ``UnknowableError``.
+    ``side``: how far, relative to an input or to a usual one; the opposite of it for the other sides. ``gradients``:
+    these, too. Raises ``UnknowableError``.
     """
     draw = np.random.default_rng(_SIGNS)
     inputs, moved = _inputs(case), list[dict[str, Any]]()
-    for _ in range(_SIDES):
+    for number in range(_SIDES):
         beside = dict(inputs)
         for name, tensor in _floats(case).items():
             shape = tuple(tensor.shape)
             finite = np.abs(inputs[name][np.isfinite(inputs[name])])
             usual = float(finite.mean()) if finite.size and finite.any() else 1.0
-            step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape))
+            step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape) if number else 1.0)
             with np.errstate(invalid="ignore"):
-                beside[name] = inputs[name] + side * _BESIDE * np.maximum(np.abs(inputs[name]), usual) * step
+                beside[name] = inputs[name] + side * np.maximum(np.abs(inputs[name]), usual) * step
         moved.append(beside)
     found: dict[str, list[Any]] = {}
     for told in _moved_truths(original, case, moved, bits, gradients=gradients):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,6 +16,7 @@ from whynan.verify.arrays import OtherKindError, array_of, size_of, tensors_in
 from whynan.verify.cases import Case, cases_of, changes_healthy, is_disputed, repaired_arrays, with_gradient_scale
 from whynan.verify.comparison import (
     Healthy,
+    at_kink,
     at_limit,
     is_far,
     is_wrong_beyond,
@@ -26,6 +28,7 @@ from whynan.verify.sampling import Sample, captured_samples, fresh_samples, grow
 from whynan.verify.stand_ins import Stated, inexact, mended, merged, possible
 from whynan.verify.tally import Example, Ledger
 from whynan.verify.truth import (
+    BESIDE,
     UnknowableError,
     is_light,
     nearby_truths,
@@ -272,16 +275,27 @@ class Judgement:
             self._state(case, seen, self._without_limits(case, new, stated))
 
     def _without_limits(self, case: Case, new: Mapping[str, Any], stated: Sequence[Stated]) -> list[Stated]:
-        """What stands for what has no exact value, but where it is the limit of the values around."""
+        """What stands for what has no exact value, but where it is the limit of those around, or a subgradient."""
         if not any(one.lack == "undefined" for one in stated):
             return [*stated]
         bits, gradients = _BITS[case.sample.nature], any(not one.name.isdecimal() for one in stated)
-        sides = [self._values(values_around, case, bits=bits, side=s, gradients=gradients) for s in (1.0, -1.0)]
+
+        @cache
+        def on_side(side: float) -> dict[str, list[Any]]:
+            return self._values(values_around, case, bits=bits, side=side, gradients=gradients)
+
+        def around(name: str, beside: float) -> list[Any]:
+            return [array for side in (beside, -beside) for array in on_side(side).get(name, ())]
+
         found: list[Stated] = []
         for one in stated:
-            values = [array for side in sides for array in side.get(one.name, ())]
-            limit = at_limit(new[one.name], values, self.healthy.get(one.name)) & (one.lack == "undefined")
-            found.append(replace(one, there=one.there & ~limit))
+            if one.lack == "undefined":
+                values, given = around(one.name, BESIDE), new[one.name]
+                known = at_limit(given, values, self.healthy.get(one.name))
+                if not one.name.isdecimal():
+                    known |= at_kink(given, values, around(one.name, BESIDE**2))
+                one = replace(one, there=one.there & ~known)
+            found.append(one)
         return [one for one in found if one.there.any()]
 
     def _values(self, ask: Callable[..., dict[str, Any]], case: Case, **given: Any) -> dict[str, Any]:
