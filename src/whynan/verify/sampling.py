@@ -212,10 +212,11 @@ def fresh_samples(
 def grown_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Sample], bool]) -> Iterator[Sample]:
     """Inputs that are not bound to what was captured, of the run's dtype: for where nothing healthy was.
 
-    Dimensions of no or one element have four, if the function accepts that, values are of either sign, and a mask
-    of nothing or of all takes every other element.
+    Dimensions of no or one element have four, if the function accepts that, values are of either sign, a mask of
+    nothing or of all takes every other element, and what is a 0 of Python's is none.
     """
-    whole = [s for s in (_grown(s) for s in captured[-_MOST_GROWN:]) if accepts(s)]
+    grown = [one for sample in captured[-_MOST_GROWN:] for one in _with_numbers(_grown(sample))]
+    whole = [sample for sample in grown if accepts(sample)]
     for number, model in enumerate(whole or [s for s in captured[-1:] if accepts(s)]):
         for turn in range(_MOST_GROWN):
             draw = np.random.default_rng((seed, 31, number, turn))
@@ -236,6 +237,13 @@ def _grown(sample: Sample) -> Sample:
             filled = ((np.arange(filled.size) % 2 == 0) ^ filled.any()).reshape(shape)
         large[name] = tensor_of(filled, tensor)
     return replace(sample, arguments=with_tensors(sample.arguments, large), cotangent=None)
+
+
+def _with_numbers(sample: Sample) -> list[Sample]:
+    """The sample, and where some of its arguments are 0 without being tensors the same with other numbers there."""
+    zeros = {n: v for n, v in sample.arguments.items() if isinstance(v, (int, float)) and v == 0 and v is not False}
+    numbers = {name: _GROWN if isinstance(value, int) else 1 / _GROWN for name, value in zeros.items()}
+    return [sample, *([replace(sample, arguments={**sample.arguments, **numbers})] if numbers else [])]
 
 
 def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], draw: Generator) -> Sample:

@@ -107,13 +107,17 @@ _MOST_MATCHES: Final = 6
 
 @dataclass(frozen=True)
 class Spot:
-    """Where a birth is: the file, the expression, and the terms of its function, or of one that calls it."""
+    """Where a birth is: the file, the expression, and the terms of its function, or of one that calls it.
+
+    ``numbers`` are expressions that it read numbers of Python's from.
+    """
 
     path: str
     place: Place
     birth: Root
     reader: Reader
     call: ast.Call | None = None
+    numbers: frozenset[str] = frozenset()
 
     @property
     def start(self) -> Root:
@@ -216,7 +220,9 @@ def spot_of(text: str, finding: Finding) -> Spot | str:
     birth = place.node_of(finding.site)
     if birth is None:
         return f"no expression stands at line {finding.site.line} where the run had one"
-    return Spot(finding.site.file, place, birth, Reader(place, place.function(birth)))
+    read = [o for o in finding.element.operands if o.value is not None and o.dtype is None]
+    numbers = frozenset(o.expression for o in read if o.expression)
+    return Spot(finding.site.file, place, birth, Reader(place, place.function(birth)), numbers=numbers)
 
 
 def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
@@ -230,7 +236,7 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
             if naming == "nowhere" and not _is_repeatable(spot, match):
                 break
             try:
-                edited = Editor(spot.reader, naming).edit_match(root, tree, intent, match)
+                edited = Editor(spot.reader, naming, spot.numbers).edit_match(root, tree, intent, match)
                 return _match_candidate(spot, intent, match, [edited, *_twins(spot, root, intent, naming)])
             except UnwritableError as error:
                 reason, unfit = str(error), False

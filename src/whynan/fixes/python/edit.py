@@ -225,8 +225,9 @@ def differing_parts(pattern: ast.expr, replacement: ast.expr) -> list[tuple[ast.
 class Editor:
     """Turns matches of one function's expressions into edits."""
 
-    def __init__(self, reader: Reader, naming: Naming = "above") -> None:
+    def __init__(self, reader: Reader, naming: Naming = "above", numbers: frozenset[str] = frozenset()) -> None:
         self._reader = reader
+        self._numbers = numbers
         self._place = reader.place
         self._naming: Naming = naming
 
@@ -278,7 +279,7 @@ class Editor:
 
     def writer(self, root: Root) -> Writer:
         """A writer in the style of the source around a place."""
-        return Writer(self._place, self._in_methods(root), visible(self._place, root), naming=self._naming)
+        return Writer(self._place, self._in_methods(root), visible(self._place, root), self._naming, self._numbers)
 
     def _in_methods(self, root: Root) -> bool:
         for node in ast.walk(root):

@@ -103,12 +103,14 @@ class Writer:
     ``imports`` collects the modules that have to be imported. ``naming`` says where what is read several times is
     given a name: on a line above the statement, which ``above`` collects, on its way, or not at all. ``lets`` are
     such parts of the replacement, ``called`` what variables are called, and ``moved`` what is read on lines above.
+    ``numbers`` are expressions that gave numbers of Python's, of which ``where`` makes no choice.
     """
 
     place: Place
     methods: bool
     visible: dict[str, str]
     naming: Naming = "above"
+    numbers: frozenset[str] = frozenset()
     lets: Lets = field(default_factory=dict[str, ast.expr])
     called: dict[str, str] = field(default_factory=dict[str, str])
     above: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
@@ -306,6 +308,9 @@ class Writer:
         return next(c for c in candidates if c not in taken)
 
     def _operator(self, name: str, node: ast.Call, match: Match, counts: Mapping[str, int]) -> Written:
+        if name == "where" and self._are_numbers(node, match):
+            condition, chosen, other = (self.replacement(part, match, counts) for part in node.args)
+            return Written(f"{chosen.within(1)} if {condition.within(1)} else {other.within(1)}", 0)
         if name != "where" and node.args and _number_in(node.args[0], match) is not None:
             raise UnwritableError(f"{ast.unparse(node.args[0])} is a number there")
         values: list[Written] = []
@@ -331,6 +336,12 @@ class Writer:
         if name in _OVER_ALL and total in TORCH.having("row-reduction"):
             return self._over_all(name, values[0])
         return self._call(name, values, keywords)
+
+    def _are_numbers(self, node: ast.Call, match: Match) -> bool:
+        """Whether all variables that a part of a replacement reads are numbers of Python's there."""
+        values = [match.variables.get(n.id) for n in ast.walk(node) if isinstance(n, ast.Name) and n is not node.func]
+        terms = [value.node for value in values if isinstance(value, Term) and isinstance(value.node, ast.expr)]
+        return bool(terms) and len(terms) == len(values) and {self.place.code(term) for term in terms} <= self.numbers
 
     def _over_all(self, name: str, operand: Written) -> Written:
         """An operator that asks for a dimension, over all elements."""

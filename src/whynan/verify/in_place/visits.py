@@ -343,6 +343,8 @@ def resolve_chain(chain: Chain, names: Mapping[str, Any], module: Mapping[str, A
 def _attribute(value: Any, name: str) -> Any:
     """An attribute as it is kept: of an instance, a module's parameters, buffers and modules, or a class."""
     if _is_plain_tensor(value):
+        if name == "grad" and value.is_leaf:
+            return value.grad
         return tuple(value.shape) if name == "shape" else value.ndim if name == "ndim" else _MISSING
     held = _dictionary(value)
     for known in ("_parameters", "_buffers", "_modules"):
