@@ -156,7 +156,7 @@ class Reader:
             if name == "where":
                 values[:2] = values[1::-1]
         keywords = {k.arg: self.read(k.value) for k in node.keywords if k.arg is not None}
-        keywords |= {k: self.read(value) for k, value in settings.items()}
+        keywords |= {k: self._setting(node.func, k, value) for k, value in settings.items()}
         if keywords.keys() & {"alpha", "rounding_mode", "out"}:
             return None
         given = bind_arguments(name, [self.read(value) for value in values], keywords)
@@ -168,7 +168,13 @@ class Reader:
 
     def _instance(self, callee: ast.expr) -> tuple[str, dict[str, ast.expr]] | None:
         """The operator that an instance of a module without parameters is: ``nn.Softmax(dim=-1)``."""
-        made = self._attribute(callee) if isinstance(callee, ast.Attribute) else callee
+        match callee:
+            case ast.Attribute():
+                made = self._attribute(callee)
+            case ast.Name():
+                made = self._named(callee)
+            case _:
+                made = callee
         if not isinstance(made, ast.Call):
             return None
         names = self.place.meaning(made.func)
@@ -177,10 +183,47 @@ class Reader:
         name, parameters = signatures.MODULES[names[-1]]
         given = dict(zip(parameters.split(), made.args, strict=False))
         given |= {k.arg: k.value for k in made.keywords if k.arg is not None}
-        if any(not _is_constant(value) for value in given.values()):
+        if made is callee and any(not _is_constant(value) for value in given.values()):
             return None
         given.pop("inplace", None)
         return name, given
+
+    def _setting(self, callee: ast.expr, name: str, value: ast.expr) -> Term:
+        """What an instance was constructed with, which it keeps as an attribute."""
+        if _is_constant(value):
+            return self.read(value)
+        text = f"{self.place.code(callee)}.{name}"
+        return Term("constant", text=text, key=("constant", text))
+
+    def instance_function(self, node: ast.Call) -> tuple[str, str] | None:
+        """Of a call of an instance of a module without parameters: its function, and what it was constructed with.
+
+        The latter as keyword arguments. None for any other call.
+        """
+        instance = self._instance(node.func) if operator_of(self.place, node)[0] is None else None
+        if instance is None:
+            return None
+        name, settings = instance
+        home = signatures.HOMES.get(name)
+        kept = {k: self._setting(node.func, k, value).text or self.place.code(value) for k, value in settings.items()}
+        keywords = ", ".join(f"{key}={text}" for key, text in kept.items())
+        return f"torch.{home}.{name}" if home else f"torch.{name}", keywords
+
+    def _named(self, callee: ast.Name) -> ast.expr | None:
+        """What a name was set to, where one assignment does so: in the function, or in the module around it."""
+        known = [d for d in self.reaching.definitions_at(callee) if not d.written]
+        if len(known) != 1 or self.place.tree is None:
+            return None
+        if known[0].node is not None:
+            return known[0].value if isinstance(known[0].value, ast.expr) else None
+        stores = [
+            node
+            for node in ast.walk(self.place.tree)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == callee.id
+        ]
+        parents = [self.place.parents[node] for node in stores if self.place.function(node) is self.place.tree]
+        made = [parent.value for parent in parents if isinstance(parent, ast.Assign)]
+        return made[0] if len(made) == len(parents) == 1 else None
 
     def _attribute(self, callee: ast.Attribute) -> ast.expr | None:
         """What ``self.name`` was set to, where the class does so once."""

@@ -27,6 +27,7 @@ DEFAULTS: Final[dict[str, object]] = {
     "alpha": 1,
     "ord": 2,
     "out": None,
+    "reduction": "mean",
 }
 """What an argument is where it is not given, as a constant."""
 

@@ -340,7 +340,11 @@ def build_candidate(
             raise UnwritableError("its imports cannot be added")
     chain, line = _chain(spot, kind, root, definitions)
     own = first.rewritten if isinstance(first.root, ast.AugAssign) or _rebinds(place, first) else None
-    before = [*(assignment_source(d.name, functional(place, d.value)) for d in chain if d.value is not None)]
+    pieces: list[Root] = [root, *(d.value for d in chain if d.value is not None)]
+    calls = [edit for piece in pieces for edit in _function_edits(spot, piece)]
+    edits = [*edits, *(c for c in calls if not any(a <= c[0] < b or a < c[1] <= b for a, b, _ in edits))]
+    imports = imports | ({"torch"} if calls else set())
+    before = [*(assignment_source(d.name, functional(place, d.value, calls)) for d in chain if d.value is not None)]
     after: list[str] = []
     for d in chain:
         if d.value is not None:
@@ -348,12 +352,25 @@ def build_candidate(
             after.append(assignment_source(d.name, functional(place, d.value, edits)))
     after += [assignment_source(*line) for line in lines.pop(place.statement(root), ())]
     is_root = root is first.root and own is not None
-    before.append(return_source(functional(place, root)))
+    before.append(return_source(functional(place, root, calls)))
     after.append(return_source(own if is_root and own is not None else functional(place, root, edits)))
     before, after = [*helpers_in(place, before), *before], [*helpers_in(place, after), *after]
     function = spot.reader.reaching.function
     original, repaired = formula_pair(before, after, line, statements_of(place), imports, own=own_names(function))
     return Candidate(title, kind, spot.path, edited, original, repaired, place.qualified_name(function))
+
+
+def _function_edits(spot: Spot, piece: Root) -> list[Edit]:
+    """The edits that make of calls of instances of modules those of functions, which need no instance."""
+    found: list[Edit] = []
+    for node in ast.walk(piece):
+        known = spot.reader.instance_function(node) if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and known is not None:
+            function, keywords = known
+            end = spot.place.span(node)[1] - 1
+            separator = "" if spot.place.text[:end].rstrip().endswith((",", "(")) else ", "
+            found += [(*spot.place.span(node.func), function), (end, end, separator + keywords if keywords else "")]
+    return found
 
 
 def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definition]) -> tuple[list[Definition], int]:

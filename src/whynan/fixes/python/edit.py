@@ -255,7 +255,7 @@ class Editor:
 
     def _replacement(self, intent: FixIntent, match: Match, writer: Writer) -> ast.expr:
         """The replacement of an intent, with names for what it has more than once."""
-        known = {n: v for n, v in match.variables.items() if isinstance(v, Term) and v.name == "constant"}
+        known = {n: v for n, v in match.variables.items() if isinstance(v, Term) and v.name == "constant" and v.node}
         constants = {name: ast.parse(value.text, mode="eval").body for name, value in known.items()}
 
         def read(text: str) -> ast.expr:

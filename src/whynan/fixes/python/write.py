@@ -148,6 +148,8 @@ class Writer:
         match term.name:
             case "number":
                 return self._number(term.value)
+            case "constant":
+                return Written(term.text)
             case "mul":
                 return self._product(term)
             case "add":

@@ -114,10 +114,11 @@ RULE = Rule(
         *(
             reformulation(
                 "the sum of the losses over the number of targets, at least 1",
-                f"{name}(x, t)",
-                f"{name}(x, t, reduction='sum') / clamp(sum(t != -100), min=1)",
+                f"{name}({arguments})",
+                f"{name}({arguments}, reduction='sum') / clamp(sum(t != {ignored}), min=1)",
             )
             for name in ("cross_entropy", "nll_loss")
+            for arguments, ignored in (("x, t", "-100"), ("x, t, ignore_index=i", "i"))
         ),
         *QUOTIENT,
     ),

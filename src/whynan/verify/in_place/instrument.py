@@ -10,6 +10,7 @@ from importlib.machinery import SourceFileLoader
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from whynan.errors import UsageError
+from whynan.ops.signatures import MODULES
 from whynan.replay.continuation.liveness import mangled
 from whynan.verify.in_place.swap import is_same_file
 
@@ -27,6 +28,8 @@ SHOW: Final = "_whynan_value"
 """The name that is called with the number of an expression and its value, which it gives back."""
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Repeated = ast.ListComp | ast.SetComp | ast.GeneratorExp
+_SETTINGS: Final = frozenset(name for _, parameters in MODULES.values() for name in parameters.split())
+"""What an instance of a module without parameters keeps."""
 _INWARD: Final = frozenset({"locals", "vars", "eval", "exec", "dir"})
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -148,7 +151,9 @@ def _scope_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _chains(held: _Function | ast.Module, cls: str | None) -> Iterator[Chain]:
-    for node in _scope_nodes(held):
+    nodes = list(_scope_nodes(held))
+    callees = {node.func for node in nodes if isinstance(node, ast.Call)}
+    for node in nodes:
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
             written: list[str] = []
             inner: ast.expr = node
@@ -159,6 +164,9 @@ def _chains(held: _Function | ast.Module, cls: str | None) -> Iterator[Chain]:
                 parts = (inner.id, *written)
                 for length in range(1, len(parts) + 1):
                     yield Chain(parts[:length], tuple(mangled(part, cls) for part in parts[:length]))
+                # an instance of a module that is called keeps what it was constructed with
+                for setting in _SETTINGS if node in callees else ():
+                    yield Chain((*parts, setting), (*(mangled(part, cls) for part in parts), setting))
 
 
 class _Adder(ast.NodeTransformer):
