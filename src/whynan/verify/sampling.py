@@ -213,7 +213,8 @@ def grown_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Samp
     """Inputs that are not bound to what was captured, of the run's dtype: for where nothing healthy was.
 
     Dimensions of no or one element have four, if the function accepts that, values are of either sign, a mask of
-    nothing or of all takes every other element, and what is a 0 of Python's is none.
+    nothing or of all takes every other element, whole numbers that are all one are two, and what is a 0 of Python's is
+    none.
     """
     grown = [one for sample in captured[-_MOST_GROWN:] for one in _with_numbers(_grown(sample))]
     whole = [sample for sample in grown if accepts(sample)]
@@ -235,6 +236,9 @@ def _grown(sample: Sample) -> Sample:
         if dtype_name(tensor) == "bool" and filled.all() == filled.any():
             # a mask of nothing, or of all
             filled = ((np.arange(filled.size) % 2 == 0) ^ filled.any()).reshape(shape)
+        elif dtype_name(tensor).startswith(("int", "uint")) and filled.size and np.ptp(filled) == 0:
+            # whole numbers that are one, as the class of every target
+            filled = filled + (np.arange(filled.size) % 2).reshape(shape)
         large[name] = tensor_of(filled, tensor)
     return replace(sample, arguments=with_tensors(sample.arguments, large), cotangent=None)
 
