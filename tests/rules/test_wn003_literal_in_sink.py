@@ -21,9 +21,11 @@ def a_mask_in_the_loss() -> object:
     return scores.grad
 
 
-def _step(optimizer: type[torch.optim.Optimizer], gradient: float = 1.0, lr: float = float("nan")) -> object:
-    weight = torch.ones(2, requires_grad=True)
-    weight.grad = torch.full((2,), gradient)
+def _step(
+    optimizer: type[torch.optim.Optimizer], gradient: float = 1.0, lr: float = float("nan"), size: int = 2
+) -> object:
+    weight = torch.ones(size, requires_grad=True)
+    weight.grad = torch.full((size,), gradient)
     made = optimizer([weight], lr=0.1)  # pyright: ignore[reportCallIssue]
     made.param_groups[0]["lr"] = lr  # as a scheduler does
     made.step()
@@ -93,3 +95,8 @@ def test_the_headline_says_what_the_loss_holds_and_not_the_constant() -> None:
     (finding,) = whynan.explain(outside_of_the_support).findings
     assert finding.element.value == -float("inf")
     assert headline(finding, raised=False).startswith("Inf in the loss")
+
+
+def test_an_update_whose_operands_are_too_large_to_keep_is_explained_as_well() -> None:
+    (finding,) = whynan.explain(lambda: _step(torch.optim.AdamW, size=1 << 12)).findings
+    assert (finding.rule, finding.birth, finding.op) == ("WN003", "literal", "aten.mul_.Tensor")

@@ -175,6 +175,9 @@ def _decide(event: Event, output: Array, bad: Array, planes: Mapping[str, Array 
     if (literal := planes["literal"]) is not None:
         from_literal = rest & (literal != 0)
         made = from_literal & arrays.nan_mask(output) & ~literal_nan
+        if event.scalar_literal and event.is_literal_nan:
+            # it is a copy of the scalar's, whatever the operand was that has been overwritten since
+            made = born
         carried = arrays.label_plane(from_literal & ~made, literal, carried)
         born = born | made
         rest = rest & ~from_literal
@@ -277,8 +280,8 @@ def _attribute_by_experiment(event: Event, key: Key, output: Array, bad: Array) 
     rest = bad & ~still & reproduced
     born = (bad & ~reproduced) | still
     if event.scalar_literal:
-        # a scalar argument stays in every rerun: its Inf is a copy, its NaN is made here
-        copied = still & ~arrays.nan_mask(output)
+        # a scalar argument stays in every rerun: its own value is a copy, a NaN that an Inf makes is made here
+        copied = still if event.is_literal_nan else still & ~arrays.nan_mask(output)
         carried, born = arrays.label_plane(copied, event.scalar_literal, carried), born & ~copied
     if len(sets) == 1 and not literals and not saved:
         return Verdict(arrays.label_plane(rest, whole, carried), born)
