@@ -199,6 +199,9 @@ RULE = Rule(
     match,
     torch="all",
     fixes=(
+        reformulation("x instead of log(exp(x))", "log(exp(x))", "x"),
+        reformulation("x - log(a) instead of log(exp(x) / a)", "log(exp(x) / a)", "x - log(a)"),
+        reformulation("log(a) + x instead of log(a * exp(x))", "log(a * exp(x))", "log(a) + x"),
         reformulation("prod(x) instead of exp(sum(log(x)))", "exp(sum(log(x), d, k))", "prod(x, d, k)"),
         guard(
             "a variance of 1 where it is 0",

@@ -345,6 +345,8 @@ def _attribute(value: Any, name: str) -> Any:
     if _is_plain_tensor(value):
         if name == "grad" and value.is_leaf:
             return value.grad
+        if name in ("real", "imag") and value.is_complex():
+            return value.real if name == "real" else value.imag
         return tuple(value.shape) if name == "shape" else value.ndim if name == "ndim" else _MISSING
     held = _dictionary(value)
     for known in ("_parameters", "_buffers", "_modules"):
