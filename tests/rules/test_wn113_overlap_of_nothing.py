@@ -63,3 +63,12 @@ def test_another_quotient_of_sums_is_left_to_others(first: Callable[..., dict[st
         return (a * b).sum() / c.sum()
 
     assert first(program)["rule"] == "WN101"
+
+
+def test_the_zero_point_of_a_range_that_is_nothing_is_no_overlap(first: Callable[..., dict[str, str]]) -> None:
+    def program() -> object:
+        least, greatest = torch.zeros(4).aminmax()
+        least, greatest = torch.min(least, torch.zeros(())), torch.max(greatest, torch.zeros(()))
+        return least / ((greatest - least) / 15)
+
+    assert first(program)["rule"] == "WN101"

@@ -41,8 +41,15 @@ from whynan.rules.intents import QUOTIENT, epsilon
 
 _OVERLAP: Final = "sum(a ** A * b ** B) * ... / y"
 _SIZES: Final = "each(A * sum(...))"
-_OF_UNION: Final = "x * ... / (A * a - B * x) | x * ... / (A * a + B * b - C * x)"
-"""As the overlap of two boxes is compared with what they cover together."""
+_OF_UNION: Final = " | ".join(
+    (
+        "x * ... / (A * a + B * b - C * x)",
+        "sum(x) * ... / (A * a - B * sum(x))",
+        "prod(x) * ... / (A * a - B * prod(x))",
+        "x * y * ... / (A * a - B * x * y)",
+    )
+)
+"""As the overlap of two boxes is compared with what they cover together; an overlap is a sum or a product."""
 _WHY: Final = "Where both boxes or masks are empty there is nothing to overlap: clamp the union away from 0, or leave such pairs out."
 
 
