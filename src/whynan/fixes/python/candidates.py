@@ -14,6 +14,7 @@ from whynan.expr.pattern import pattern
 from whynan.expr.term import Term
 from whynan.fixes.candidates import Candidate, Declined
 from whynan.fixes.python import double_where
+from whynan.fixes.python.branches import harmless_branches
 from whynan.fixes.python.double_where import roots_of, twins_of
 from whynan.fixes.python.edit import Edited, Editor, by_statement, insertions
 from whynan.fixes.python.formula import assignment_source, formula_pair, functional, helpers_in, return_source
@@ -159,7 +160,9 @@ def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixInte
 def _double_where_candidates(spot: Spot, masked: bool) -> list[Candidate | Declined]:
     """The guard that a selection asks for, where there is one; ``masked``: a product with a mask is one."""
     chosen = double_where.double_where(spot.reader, spot.birth, masked=masked)
-    return [] if chosen is None else [_selection_candidate(spot, chosen)]
+    found = [] if chosen is None else [_selection_candidate(spot, chosen)]
+    branches = harmless_branches(spot.reader, spot.birth)
+    return found if branches is None else [*found, _selection_candidate(spot, *branches)]
 
 
 def _first_candidate(spots: Sequence[Spot], intent: FixIntent) -> Candidate | Declined:
@@ -304,14 +307,16 @@ def _match_candidate(spot: Spot, intent: FixIntent, match: Match, everywhere: Se
     return build_candidate(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere)
 
 
-def _selection_candidate(spot: Spot, chosen: double_where.DoubleWhere) -> Candidate | Declined:
+def _selection_candidate(
+    spot: Spot, chosen: double_where.DoubleWhere, everywhere: Sequence[Edited] = ()
+) -> Candidate | Declined:
     if isinstance(chosen.edits, str):
         return Declined(chosen.title, chosen.edits)
-    edited = Edited(chosen.root, list(chosen.edits), chosen.imports)
+    everywhere = everywhere or [Edited(chosen.root, list(chosen.edits), chosen.imports)]
+    edits = sorted({edit for edited in everywhere for edit in edited.edits})
+    imports = {module for edited in everywhere for module in edited.imports}
     try:
-        return build_candidate(
-            spot, chosen.title, "guard", chosen.root, chosen.definitions, chosen.edits, chosen.imports, [edited]
-        )
+        return build_candidate(spot, chosen.title, "guard", chosen.root, chosen.definitions, edits, imports, everywhere)
     except UnwritableError as error:
         return Declined(chosen.title, str(error))
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.unit.fixes.python.mended import all_of, changed, computed, declined, function, is_cured, mended
+from tests.unit.fixes.python.mended import all_of, changed, computed, declined, function, is_cured, is_finite, mended
+from whynan.fixes.candidates import Candidate
 from whynan.records.neighbourhood import Neighbourhood, Selection
 
 X = torch.tensor([-1.0, 0.0, 2.0])
@@ -55,3 +56,30 @@ def test_a_mask_that_is_made_later_is_declined() -> None:
 def test_a_mask_that_does_something_is_declined() -> None:
     text = function("return torch.where(g(x), x.log(), 0.0)")
     assert declined(text, "x.log()") == ["g(x) would be evaluated twice"]
+
+
+BRANCHES = [
+    "outside = 1 / torch.sqrt(x - 1)\ninside = 1 / torch.sqrt(1 - x)\nreturn torch.where(x > 1, outside, inside)",
+    "m = 1 < x\ninside = (1 - x).log() + x\nreturn torch.where(m, (x - 1).sqrt() * (x - 1).log(), inside)",
+    "return torch.where(x.abs() < 1, torch.arctanh(x) / (1 - x), torch.sqrt(x.abs() - 1) ** 0.3)",
+]
+
+
+@pytest.mark.parametrize("body", BRANCHES)
+def test_each_branch_is_computed_of_operands_for_which_it_is_taken(body: str) -> None:
+    text = function(body)
+    site = next(code for code in ("torch.sqrt(x - 1)", "(1 - x).log()", "torch.arctanh(x)") if code in text)
+    found = next(one for one in all_of(text, site) if isinstance(one, Candidate) and "each branch" in one.title)
+    assert found.kind == "guard"
+    x, healthy = torch.tensor([0.25, 0.5, 3.0]), torch.tensor([0.25, 0.5, 0.75])
+    assert not is_finite(computed(text, x))
+    assert is_finite(computed(found.edited, x))
+    assert torch.equal(computed(found.edited, x)[0], computed(text, x)[0])
+    assert torch.equal(computed(found.edited, healthy)[0], computed(text, healthy)[0])
+
+
+def test_a_branch_that_is_read_elsewhere_stays_as_it_is() -> None:
+    text = function("y = torch.sqrt(x - 1)\nz = torch.where(x > 1, y, (1 - x).log())\nreturn z + y")
+    (found,) = [one for one in all_of(text, "torch.sqrt(x - 1)") if "each branch" in one.title]
+    assert isinstance(found, Candidate)
+    assert "y = torch.sqrt(x - 1)" in found.edited
