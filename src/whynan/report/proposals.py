@@ -46,6 +46,18 @@ def best(told: Iterable[Offer], kind: str) -> Offer | None:
     return next((o for status in APPLICABLE for o in of_kind if o.fix.verdict.status == status), None)
 
 
+def changed_file(fix: Fix, finding: Finding) -> str | None:
+    """The file that a change is of: that of the finding, or another one where an object of the program is made."""
+    if finding.site is None:
+        return None
+    here = finding.site.file
+    header = next((line for line in (fix.patch or "").splitlines() if line.startswith("+++ ")), "")
+    name = header.removeprefix("+++ ").rstrip("\t").removeprefix("b/")
+    if not name or name.startswith('"') or here.replace("\\", "/").lstrip("/") == name:
+        return here
+    return f"/{name}" if here.startswith("/") else name
+
+
 def choice_of(report: Report, fix: Fix) -> str:
     """How a fix of the source, or one with the same change, is chosen: nothing where it is made without being asked."""
     told = offers(report)
@@ -94,7 +106,7 @@ def add_fixes(
     most = len(shown) if show_all else 1 if is_enough else min(max(proved, 1), _FIXES_SHOWN)
     most = min(most, _MOST_FIXES)
     for fix in shown[:most]:
-        _fix(page, fix)
+        _fix(page, fix, finding)
     if (more := len(shown) - most) > 0:
         page.row("", _more(shown[-more:], is_all=show_all or len(finding.fixes) > _MOST_FIXES))
     if rejected := len(fixes) - len(shown):
@@ -140,7 +152,7 @@ def _is_shown(fix: Fix) -> bool:
     return fix.verdict.status != "unverified"
 
 
-def _fix(page: Page, fix: Fix) -> None:
+def _fix(page: Page, fix: Fix, finding: Finding) -> None:
     verdict = fix.verdict
     edits = _edits(fix.patch or "") if _is_shown(fix) else []
     why = reason_text(verdict)
@@ -148,6 +160,9 @@ def _fix(page: Page, fix: Fix) -> None:
     page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {told}")
     if why and not edits:
         page.row("", why)
+    file = changed_file(fix, finding) if edits else None
+    if finding.site is not None and file is not None and file != finding.site.file:
+        page.row("", f"in {file}")
     for line in edits[:_PATCH_LINES]:
         page.row("", (line, "green" if line.startswith("+") else "red"))
     if len(edits) > _PATCH_LINES:

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tokenize
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -20,6 +20,7 @@ from whynan.records import Note
 from whynan.records.neighbourhood import Neighbourhood
 from whynan.report.json import parse_report, to_json
 from whynan.report.redaction import redacted
+from whynan.rules.arguments import arguments_of, module_classes
 from whynan.run.output import capsules
 from whynan.run.output.files import write_text
 from whynan.run.proof.further_run import FurtherRun, StepRun, WholeRun
@@ -51,13 +52,16 @@ if TYPE_CHECKING:
     from whynan.run.isolation import Isolation
     from whynan.run.proof.further_run import End
     from whynan.run.region import Region
+    from whynan.verify.in_place.live_objects import LiveArgument, ModuleCalls
     from whynan.verify.in_place.visits import Visits
+    from whynan.verify.optimizer_step import OptimizerSteps
 
 SAME: Final = Note.create("births_identical")
 NO_TRIAL: Final = "it takes a run of the whole program to see this step again, and none was made for the fix"
 _EAGER: Final = Note.create("births_identical_eagerly")
 _AS_WRITTEN: Final = "; tried without torch.compile"
 _ELSEWHERE: Final = "what it was there is not known: the run again was made to tell of other functions"
+_UNHEARD: Final = "the run again was not made to tell of it"
 _TOO_LONG: Final = "run with it, the program took more than the {:,.0f} seconds that were left for proofs"
 _NO_TIME: Final = "the time for proofs was over"
 _REPORT: Final = "report.json"
@@ -81,6 +85,9 @@ class ProofRun(WholeRun):
         self.end_of_it: End = "end"
         self.why = ""
         self._tried = 0
+        self._objects = ExitStack()
+        self._classes: frozenset[str] = frozenset()
+        self._steps: OptimizerSteps | None = None
 
     def source_overrides(self) -> Loaded:
         """The syntax of the files that findings were born in, with the calls that tell of their names."""
@@ -93,10 +100,12 @@ class ProofRun(WholeRun):
         super().start_capture()
         for heard in self.heard.values():
             heard.begin()
+        self._hear_objects()
 
     def write_findings(self, region: Region, end: End, why: str) -> None:
         """Leave the fixes of what was found in the first run, too; or why nothing of this run is used."""
         self.end_of_it, self.why = end, why
+        self._objects.close()
         report = with_surroundings(region.report, region.trace)
         same = self._same(report)
         if not same:
@@ -171,9 +180,30 @@ class ProofRun(WholeRun):
                     return visits
         return _ELSEWHERE
 
-    def trial(self, path: str, before: str, after: str) -> Report | str:
-        """The report of a run in which a file has another text; or why there is none."""
-        del before
+    def module_calls(self, classes: tuple[str, ...]) -> ModuleCalls | str:
+        """The calls of the modules of some classes in this run; or why there are none."""
+        return self._calls if {*classes} <= self._classes else _UNHEARD
+
+    def optimizer_steps(self) -> OptimizerSteps | str:
+        """What the optimizers made their last steps of; or why it was not kept."""
+        return self._steps or _UNHEARD
+
+    def _hear_objects(self) -> None:
+        """Keep what the proof of an argument of a constructor asks for: it cannot be had later."""
+        from whynan.verify.in_place.live_objects import ModuleCalls
+        from whynan.verify.optimizer_step import OptimizerSteps
+
+        codes = [key[0] for _, _, key, _ in self.asked["findings"]]
+        if any(row.owner == "optimizer" for code in codes for row in arguments_of(code)):
+            self._steps = OptimizerSteps()
+            self._objects.enter_context(self._steps.heard())
+        self._classes = frozenset(module_classes(codes))
+        self._calls = ModuleCalls(tuple(self._classes))
+        self._objects.enter_context(self._calls.heard())
+
+    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | str:
+        """The report of a run with another text of a file, which makes its objects; or why there is none."""
+        del before, live
         try:
             compile(after, path, "exec", dont_inherit=True)
         except SyntaxError as error:

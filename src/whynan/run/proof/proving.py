@@ -5,16 +5,17 @@ from __future__ import annotations
 import itertools
 import linecache
 import os
+import sys
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
 from whynan.faults import report_internal_error
 from whynan.ops.table import TORCH
 from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
-from whynan.records.report import Further
+from whynan.records.report import Further, Source
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import capsule_finding
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
     from whynan.records import Finding, Report, Site
     from whynan.records.intents import FixIntent, FixKind
     from whynan.records.neighbourhood import Neighbourhood
+    from whynan.run.proof.arguments import ArgumentProposal
     from whynan.traces import Trace
+    from whynan.verify.in_place.live_objects import LiveArgument, ModuleCalls
     from whynan.verify.in_place.visits import Visits
+    from whynan.verify.optimizer_step import OptimizerSteps
 
     Keep = Callable[[Site, Visits], None]
 
@@ -69,8 +73,16 @@ class Rerunner(Protocol):
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         ...
 
-    def trial(self, path: str, before: str, after: str) -> Report | EditedRun | str:
-        """The report of a run in which a file has another text; or why there is none."""
+    def module_calls(self, classes: tuple[str, ...]) -> ModuleCalls | str:
+        """The calls of the modules of some classes; or why there are none."""
+        ...
+
+    def optimizer_steps(self) -> OptimizerSteps | str:
+        """What the optimizers made their steps of; or why it cannot be had."""
+        ...
+
+    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | EditedRun | str:
+        """The report of a run with another text of a file, and argument of live objects; or why there is none."""
         ...
 
 
@@ -89,18 +101,32 @@ class EditedRun:
 
 @dataclass(frozen=True, slots=True)
 class NoRerun:
-    """No way to run it again, and why."""
+    """No way to run it again, and why; ``optimizer`` is what has made its step already."""
 
     why: str
+    optimizer: Any = None
 
     def visits(self, path: str, text: str, line: int) -> str:
         """Why there are none."""
         del path, text, line
         return self.why
 
-    def trial(self, path: str, before: str, after: str) -> str:
+    def module_calls(self, classes: tuple[str, ...]) -> str:
+        """Why there are none."""
+        del classes
+        return self.why
+
+    def optimizer_steps(self) -> OptimizerSteps | str:
+        """The first step, by the gradients that are there still."""
+        if self.optimizer is None:
+            return self.why
+        from whynan.verify.optimizer_step import OptimizerSteps
+
+        return OptimizerSteps.after_first(self.optimizer) or self.why
+
+    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> str:
         """Why there is none."""
-        del path, before, after
+        del path, before, after, live
         return self.why
 
 
@@ -189,6 +215,8 @@ class _Proving:
         }
         if self._ended:
             changed["coverage"] = self._report.coverage.with_notes(_ENDED)
+        sources = tuple(Source(file=file, sha256=digest) for file, digest in self._hashes.items())
+        changed["run"] = self._report.run.model_copy(update={"sources": sources})
         return self._report.model_copy(update=changed)
 
     def _keep_visits(self, keep: Keep) -> None:
@@ -229,6 +257,19 @@ class _Proving:
         source = self._source(finding)
         if source is None or self._is_over():
             return settings
+        arguments = self._argument_fixes(finding)
+        made = self._edit_fixes(finding, source, intents)
+        if any(fix.patch for fix in arguments):
+            # what does not fit how it is written is of no more use
+            made = tuple(fix for fix in made if fix.patch)
+        if any(fix.verdict.status == "verified" for fix in arguments):
+            # what is said in words is done
+            settings = ()
+        ranked = sorted((*arguments, *made), key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
+        return (*ranked, *settings)
+
+    def _edit_fixes(self, finding: Finding, source: _Source, intents: Sequence[FixIntent]) -> tuple[Fix, ...]:
+        """The edits of the expression at a finding's site."""
         from whynan.fixes.candidates import Declined
         from whynan.fixes.python import candidates, patch
         from whynan.source.positions import file_of_site
@@ -257,9 +298,56 @@ class _Proving:
                 Fix(title=title, kind="source", patch=None, verdict=_declined(one))
                 for title, one in reversed(declined.items())
             )
-        if not any(fix.verdict.status == "verified" for fix in made):
-            settings = (*self._in_bfloat16(finding, source, alone=not made), *settings)
-        return (*made, *settings)
+        return made
+
+    def _argument_fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        """The edits of the call that constructed the object at fault; or why there is none."""
+        from whynan.fixes.candidates import Declined
+        from whynan.fixes.python import patch
+        from whynan.run.proof.arguments import proposals
+        from whynan.source import sha256_of
+
+        made: dict[str, Fix] = {}
+        try:
+            for one in proposals(finding, self._user_texts(), self._again):
+                if isinstance(one, Declined):
+                    made.setdefault(one.why, Fix(title=one.title, kind="source", patch=None, verdict=_declined(one)))
+                elif (digest := sha256_of(one.edit.path)) is not None:
+                    self._hashes.setdefault(one.edit.path, digest)
+                    change = patch(one.edit.path, one.edit.before, one.edit.edited)
+                    verdict = self._argument_verdict(finding, one)
+                    made[change] = Fix(title=one.edit.title, kind="source", patch=change, verdict=verdict)
+                if self._is_over():
+                    break
+        except Exception:
+            self.fail()
+        return tuple(made.values())
+
+    def _argument_verdict(self, finding: Finding, one: ArgumentProposal) -> FixVerdict:
+        """The verdict on an argument once the program has run with it."""
+        verdict, edit = one.verdict, one.edit
+        if one.live is None or verdict.status == "rejected" or self._is_over():
+            return verdict.model_copy(update={"reason": _reason(verdict.why)})
+        trial = self._again.trial(os.path.abspath(edit.path), edit.before, edit.edited, one.live)
+        if isinstance(trial, str):
+            why = f"{verdict.why}; not tried in the program: {trial}"
+            return verdict.model_copy(update={"status": "unverified", "why": why, "reason": _reason(trial)})
+        ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
+        is_here = finding.site is not None and is_same_file(finding.site.file, edit.path)
+        outcome = self._outcome(finding, ran, *(edit.before, edit.edited) if is_here else ("", ""), makes_up=True)
+        if outcome.rejected is None and outcome.remains is None and verdict.status == "unverified":
+            why = f"the program is finite with it, and {one.intent.instead}: a choice, not proved ({verdict.why})"
+            return verdict.model_copy(update={"why": why}) if one.intent.instead else verdict
+        return outcome.apply_to(verdict)
+
+    def _user_texts(self) -> dict[str, str]:
+        """The user's files that the program has loaded, by their paths."""
+        from whynan.run.suppressions import user_files
+
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        own = (path for path in self._hashes if not path.startswith("<"))
+        texts = {path: _text_of(path) for path in dict.fromkeys((*own, *user_files(main)))}
+        return {path: text for path, text in texts.items() if text is not None}
 
     def _in_bfloat16(self, finding: Finding, source: _Source, *, alone: bool) -> tuple[Fix, ...]:
         """The other half format, where the program asks for float16: tried, and proved of no number.
@@ -322,15 +410,8 @@ class _Proving:
         site = finding.site
         if site is None or site.file not in self._hashes or sha256_of(site.file) != self._hashes[site.file]:
             return None
-        import tokenize
-
-        try:
-            with open(site.file, "rb") as raw:
-                encoding, _ = tokenize.detect_encoding(raw.readline)
-            with open(site.file, encoding=encoding, newline="") as file:
-                return _Source(os.path.abspath(site.file), file.read())
-        except (OSError, SyntaxError, UnicodeError):
-            return None
+        text = _text_of(site.file)
+        return None if text is None else _Source(os.path.abspath(site.file), text)
 
     def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[RankedCandidate]:
         """The candidates with their verdicts, the best first."""
@@ -399,20 +480,21 @@ class _Proving:
             why = f"it holds on the captured operands, but was not tried in the program: {trial}"
             return _unverified(one, why, _reason(trial))
         ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
-        if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
-            return replace(one, verdict=EditOutcome(rejected=ran.moved).apply_to(one.verdict))
         makes_up = candidate.kind != "reformulation"
-        family = self._same_cause.get(id(finding), frozenset())
-        outcome = outcome_of(
-            ran.report, self._report, finding, source.text, candidate.edited, makes_up=makes_up, family=family
-        )
-        outcome = outcome.after(ran.bad, ran.further)
+        outcome = self._outcome(finding, ran, source.text, candidate.edited, makes_up=makes_up)
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
             for further in self._add_further_edits(finding, source, one, outcome.next):
                 mended = self._in_place(finding, source, further, edits + 1)
                 if mended.verdict.status in (*APPLICABLE, "distorting"):
                     return mended
         return replace(one, verdict=outcome.apply_to(one.verdict), leaves=outcome.remains is not None)
+
+    def _outcome(self, finding: Finding, ran: EditedRun, before: str, after: str, *, makes_up: bool) -> EditOutcome:
+        if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
+            return EditOutcome(rejected=ran.moved)
+        family = self._same_cause.get(id(finding), frozenset())
+        outcome = outcome_of(ran.report, self._report, finding, before, after, makes_up=makes_up, family=family)
+        return outcome.after(ran.bad, ran.further)
 
     def _add_further_edits(
         self, finding: Finding, source: _Source, one: RankedCandidate, left: Finding
@@ -462,6 +544,19 @@ class _Proving:
         for alone in (_in(source, c) for c in made if isinstance(c, Candidate)):
             if (alone.original.body, alone.repaired.body) == bodies:
                 return self._judged(known, source, alone).verdict
+        return None
+
+
+def _text_of(path: str) -> str | None:
+    """The text of a file of Python's; None where it cannot be read."""
+    import tokenize
+
+    try:
+        with open(path, "rb") as raw:
+            encoding, _ = tokenize.detect_encoding(raw.readline)
+        with open(path, encoding=encoding, newline="") as file:
+            return file.read()
+    except (OSError, SyntaxError, UnicodeError):
         return None
 
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from whynan.traces.writer import TraceWriter
     from whynan.training.guard import Guard
     from whynan.training.replay import ReplayOutcome, TrialSteps
+    from whynan.verify.in_place.live_objects import LiveArgument, ModuleCalls
     from whynan.verify.in_place.visits import Visits
 
 
@@ -133,13 +134,25 @@ class ReplayRerunner:
             return None
         return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
 
-    def trial(self, path: str, before: str, after: str) -> EditedRun | str:
-        """The report of a replay in which a file has another text; or why there is none."""
+    def module_calls(self, classes: tuple[str, ...]) -> ModuleCalls | str:
+        """The calls of the modules of some classes on the way to the step; or why there are none."""
+        from whynan.verify.in_place.live_objects import ModuleCalls
+
+        calls = ModuleCalls(classes)
+        outcome = self._replay(self._way, calls.heard)
+        return outcome.why if outcome.judged is None else self._differs(outcome) or calls
+
+    def optimizer_steps(self) -> str:
+        """Why there are none: the way ends before the step."""
+        return self._left("the step that the optimizer has made is not replayed")
+
+    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> EditedRun | str:
+        """The report of a replay with another text of a file, and argument of live objects; or why there is none."""
         region, onward = self._region(), self._onward()
         try:
-            with swap_code(path, before, after) as swap:
+            with swap_code(path, before, after) as swap, nullcontext() if live is None else live.apply():
                 way = _relocated(self._way, path, before, after)
-                if not swap.swapped and way is self._way:
+                if live is None and not swap.swapped and way is self._way:
                     return self._left("; ".join(swap.left) or "nothing that is replayed is changed by it")
                 outcome = self._replay(way, lambda: self._looked(region, self._fault, way), onward)
         except SyntaxError as error:
@@ -352,7 +365,7 @@ class Replays:
                     region.prove(again, keep=self._keep())
                     return
                 why = unfaithful
-        region.prove(NoRerun(why))
+        region.prove(NoRerun(why, fault.optimizer))
 
     def prove_whole(self, region: Region, error: BaseException | None) -> None:
         """Prove the fixes of what a region has found in a program that is over, by replays of it, if it was short.

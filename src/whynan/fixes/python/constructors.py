@@ -1,0 +1,222 @@
+"""Constructor calls: where the user's source makes an object of a class, and an argument given there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from whynan.fixes.candidates import Declined
+from whynan.source.text import Place, apply_edits, parse_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from whynan.records.intents import ArgumentIntent
+
+_QUESTIONS: Final = frozenset({"isinstance", "issubclass"})
+_CLOSED: Final = re.compile(r"(\s*\))*")
+"""Parentheses around the last argument, which are no part of its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an object is assigned to: an attribute of a class's instances, or a name of a function or of the module."""
+
+    name: str
+    owner: str = ""
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentEdit:
+    """An argument given where an object is constructed: the file, and its whole text afterwards."""
+
+    title: str
+    path: str
+    before: str
+    edited: str
+    value: str
+    given: str | None
+    """What the call gave; None where it gave nothing."""
+    named: tuple[tuple[str, str], ...] = ()
+    """All that the call gives by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Construction:
+    """A call that constructs an object: of a class, or of the user's subclass by ``super().__init__``."""
+
+    path: str
+    call: ast.Call
+    _place: Place
+    _skipped: int = 0
+    """So many arguments come before those of the constructor: the class itself, in a ``functools.partial``."""
+
+    @property
+    def where(self) -> str:
+        """Its file and line."""
+        return f"{self.path}:{self.call.lineno}"
+
+    @property
+    def target(self) -> Target | None:
+        """What the object is assigned to; None where that is no name and no attribute of ``self``."""
+        match self._place.parents.get(self.call):
+            case ast.Assign(targets=[node]) | ast.AnnAssign(target=node):
+                pass
+            case _:
+                return None
+        above = list(self._place.above(self.call))
+        match node:
+            case ast.Name(id=name):
+                function = next((n.name for n in above if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))), "")
+                return Target(name, function=function)
+            case ast.Attribute(attr=name, value=ast.Name(id="self")):
+                return Target(name, owner=next((n.name for n in above if isinstance(n, ast.ClassDef)), ""))
+            case _:
+                return None
+
+    def edit(self, intent: ArgumentIntent, value: str, title: str) -> ArgumentEdit | Declined:
+        """The text of the file in which the call gives the argument; or why that cannot be written."""
+        arguments = self.call.args[self._skipped :]
+        given = next((k.value for k in self.call.keywords if k.arg == intent.name), None)
+        is_open = any(isinstance(a, ast.Starred) for a in arguments) or any(k.arg is None for k in self.call.keywords)
+        if given is None and is_open:
+            return Declined(title, f"what the call at {self.where} is given cannot be told (* or **)")
+        position = intent.parameters.index(intent.name) if intent.name in intent.parameters else None
+        if given is None and position is not None and len(arguments) > position:
+            given = arguments[position]
+        elif given is None and position is None and len(arguments) > (2 if intent.owner == "optimizer" else 0):
+            # behind the parameters and the learning rate
+            return Declined(title, f"what the call at {self.where} gives by position may be {intent.name}")
+        was = None if given is None else self._place.code(given)
+        if was == value:
+            return Declined(title, "it is written so already")
+        text = f"{intent.name}={value}"
+        edit = _addition(self._place, self.call, text) if given is None else (*self._place.span(given), value)
+        edited = apply_edits(self._place.text, [edit])
+        if parse_or_none(edited) is None:
+            return Declined(title, "it cannot be written there")
+        named = tuple((k.arg, self._place.code(k.value)) for k in self.call.keywords if k.arg is not None)
+        return ArgumentEdit(title, self.path, self._place.text, edited, value, was, named)
+
+
+def constructions(texts: Mapping[str, str], cls: str, subclass: str = "") -> list[Construction] | str:
+    """The calls in some files, by their paths, that construct the objects of a class; or why there may be others.
+
+    ``cls`` is its full public name. With a ``subclass`` of the user's they are the calls of ``super().__init__`` there.
+    """
+    calls: list[Construction] = []
+    for path, text in texts.items():
+        # most files do not name it
+        if cls.rpartition(".")[2] not in text:
+            continue
+        place = Place(text)
+        if place.tree is None:
+            return f"{path} does not parse"
+        found = _subclass_calls(place, path, cls, subclass) if subclass else _calls(place, path, cls)
+        if isinstance(found, str):
+            return found
+        calls += found
+    return calls or f"no call in the program's own files makes the {subclass or cls.rpartition('.')[2]}"
+
+
+def edit_title(cls: str, intent: ArgumentIntent, value: str) -> str:
+    """An argument of a class's constructor, as it is written."""
+    return f"{cls.rpartition('.')[2]}({intent.name}={value})"
+
+
+def argument_edits(path: str, text: str, intent: ArgumentIntent) -> Iterator[ArgumentEdit]:
+    """Every edit of one file that an intent can come to, whichever object it is of."""
+    tree = parse_or_none(text)
+    classes = [] if tree is None else [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+    for cls in intent.classes:
+        for subclass in ("", *classes):
+            found = constructions({path: text}, cls, subclass)
+            for call in () if isinstance(found, str) else found:
+                for value in {value for _, value in intent.values}:
+                    made = call.edit(intent, value, edit_title(cls, intent, value))
+                    if isinstance(made, ArgumentEdit):
+                        yield made
+
+
+def _calls(place: Place, path: str, cls: str) -> list[Construction] | str:
+    """The calls of a class in a file; or why its objects may be made by others, too."""
+    found: list[Construction] = []
+    for node, parent in place.parents.items():
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not _means(place, node, cls):
+            continue
+        if isinstance(parent, ast.Call) and parent.func is node:
+            found.append(Construction(path, parent, place))
+        elif isinstance(parent, ast.Call) and parent.args[:1] == [node] and _is_partial(place, parent.func):
+            found.append(Construction(path, parent, place, 1))
+        elif not _only_asks(place, node, parent):
+            return f"{path}:{node.lineno} hands the class on, and it cannot be told what is made of it"
+    return found
+
+
+def _is_partial(place: Place, node: ast.expr) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and place.meaning(node) == ["functools", "partial"]
+
+
+def _subclass_calls(place: Place, path: str, cls: str, subclass: str) -> list[Construction]:
+    """The calls of a class's constructor in a subclass of the user's."""
+    found: list[Construction] = []
+    for node in place.parents:
+        if not isinstance(node, ast.ClassDef) or node.name != subclass:
+            continue
+        if not any(isinstance(base, (ast.Name, ast.Attribute)) and _means(place, base, cls) for base in node.bases):
+            continue
+        for call in ast.walk(node):
+            match call:
+                case ast.Call(func=ast.Attribute(attr="__init__", value=ast.Call(func=ast.Name(id="super")))):
+                    found.append(Construction(path, call, place))
+                case _:
+                    pass
+    return found
+
+
+def _means(place: Place, node: ast.Name | ast.Attribute, cls: str) -> bool:
+    """Whether a name is the class's, in whichever of torch's modules it is looked up."""
+    if not isinstance(node.ctx, ast.Load):
+        return False
+    names = place.meaning(node)
+    if names is None:
+        return False
+    wanted = cls.split(".")
+    return names[-1] == wanted[-1] and names[: len(wanted) - 1] == wanted[:-1]
+
+
+def _only_asks(place: Place, node: ast.AST, parent: ast.AST) -> bool:
+    """Whether a class is named where nothing is made of it: a question, an annotation, a base, a longer name."""
+    child = node
+    for above in place.above(node):
+        match above:
+            case ast.Call(func=ast.Name(id=name)) if name in _QUESTIONS:
+                return True
+            case ast.ClassDef(bases=bases) if child in bases:
+                return True
+            case ast.arg() | ast.AnnAssign(value=None):
+                return True
+            case ast.AnnAssign(annotation=annotation) if child is annotation:
+                return True
+            case ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns) if child is returns:
+                return True
+            case ast.Attribute() if above is parent:
+                return True
+            case _:
+                child = above
+    return False
+
+
+def _addition(place: Place, call: ast.Call, text: str) -> tuple[int, int, str]:
+    """A further argument, behind the last one."""
+    given = (*call.args, *(keyword.value for keyword in call.keywords))
+    last = max((place.span(node)[1] for node in given), default=None)
+    end = place.span(call)[1] - 1
+    if last is None:
+        return end, end, text
+    closed = _CLOSED.match(place.text[last:end])
+    last += closed.end() if closed is not None else 0
+    return last, last, f", {text}"
