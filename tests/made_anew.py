@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from whynan.report.json import parse_report, to_json
 from whynan.report.proposals import offers
-from whynan.run.fix.apply import edited_file, regenerate_text
+from whynan.run.fix.apply import regenerate_text
 from whynan.run.fix.file import open_editable
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def check(report: Report, folder: Path | None = None) -> int:
         if "\\udc" in site.file:
             # a name that is no UTF-8 stands escaped in a document, and is no path any more
             continue
-        file = edited_file(report, offer)
+        file = offer.file
         assert file is not None
         text = open_editable(os.path.realpath(os.path.join(folder or os.getcwd(), file)), folder=os.sep).text
         edited = regenerate_text(file, text, offer.finding, offer.fix)

@@ -204,15 +204,15 @@ APPLICABLE: Final = STATUSES[:2]
 class StandIn(Record):
     """What a fix gives of one output where there is no exact value, or none that is known.
 
-    ``lack``: the exact value is ``undefined``, as 0 / 0 is, or ``unknown``, since what was read had been rounded to its
-    limit. ``least`` and ``greatest`` are of what is given on the failing input, in ``count`` of ``total`` elements,
-    null where not all were looked at. ``exact_least`` and ``exact_greatest`` are of exact values of what rounds to
-    that which was read, where such were looked at. ``gradient_zero``: whether each gradient that was bad is 0 now,
-    null where none was.
+    ``lack``: the exact value is ``undefined``, as 0 / 0 is, ``infinite``, where 0 is given, or ``unknown``, since what
+    was read had been rounded to its limit. ``least`` and ``greatest`` are of what is given on the failing input, in
+    ``count`` of ``total`` elements, null where not all were looked at. ``exact_least`` and ``exact_greatest`` are of
+    exact values of what rounds to that which was read, where such were looked at. ``gradient_zero``: whether each
+    gradient that was bad is 0 now, null where none was.
     """
 
     output: int
-    lack: Literal["undefined", "unknown"]
+    lack: Literal["undefined", "unknown", "infinite"]
     least: Number
     greatest: Number
     count: int | None

@@ -9,7 +9,7 @@ from typing import Final, TextIO
 
 from whynan.records import Finding, Fix, Report
 from whynan.report.page import Page, Piece
-from whynan.report.proposals import Offer, best, changed_file, offers
+from whynan.report.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
 from whynan.report.terminal import print_page
 from whynan.report.trial import STYLES
@@ -164,8 +164,7 @@ def _choosing(offer: Offer, *, lacks: bool) -> str:
     if fix.kind == "graph":
         does = f"--choose {number} --output FILE.onnx writes a model with it"
     else:
-        file = changed_file(fix, offer.finding) or "the file"
-        does = f"--choose {number} --apply edits {file}"
+        does = f"--choose {number} --apply edits {offer.file or 'the file'}"
     return does + _WARNINGS.get(fix.verdict.status, "")
 
 

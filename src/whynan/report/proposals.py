@@ -17,11 +17,15 @@ from whynan.report.wording import count_text, reason_text
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One fix of a report by the number, from 1, that it is chosen by, and the finding that it mends."""
+    """One fix of a report by the number, from 1, that it is chosen by, and the finding that it mends.
+
+    ``file``: of the run, the one that it edits.
+    """
 
     number: int
     finding: Finding
     fix: Fix
+    file: str | None
 
 
 def offers(report: Report) -> tuple[Offer, ...]:
@@ -37,7 +41,7 @@ def offers(report: Report) -> tuple[Offer, ...]:
             if change is None or change not in known:
                 found.append((finding, fix))
             known.update(() if change is None else (change,))
-    return tuple(Offer(number, finding, fix) for number, (finding, fix) in enumerate(found, 1))
+    return tuple(Offer(n, finding, fix, edited_file(report, finding, fix)) for n, (finding, fix) in enumerate(found, 1))
 
 
 def best(told: Iterable[Offer], kind: str) -> Offer | None:
@@ -46,16 +50,12 @@ def best(told: Iterable[Offer], kind: str) -> Offer | None:
     return next((o for status in APPLICABLE for o in of_kind if o.fix.verdict.status == status), None)
 
 
-def changed_file(fix: Fix, finding: Finding) -> str | None:
-    """The file that a change is of: that of the finding, or another one where an object of the program is made."""
-    if finding.site is None:
-        return None
-    here = finding.site.file
+def edited_file(report: Report, finding: Finding, fix: Fix) -> str | None:
+    """The file of the run that a fix edits: the one that its change names, else that of its finding."""
     header = next((line for line in (fix.patch or "").splitlines() if line.startswith("+++ ")), "")
-    name = header.removeprefix("+++ ").rstrip("\t").removeprefix("b/")
-    if not name or name.startswith('"') or here.replace("\\", "/").lstrip("/") == name:
-        return here
-    return f"/{name}" if here.startswith("/") else name
+    name = header.removeprefix("+++ ").rstrip("\t").removeprefix("b/").lstrip("/")
+    known = (source.file for source in report.run.sources if source.file.replace("\\", "/").lstrip("/") == name)
+    return next(known, None if finding.site is None else finding.site.file)
 
 
 def choice_of(report: Report, fix: Fix) -> str:
@@ -106,7 +106,7 @@ def add_fixes(
     most = len(shown) if show_all else 1 if is_enough else min(max(proved, 1), _FIXES_SHOWN)
     most = min(most, _MOST_FIXES)
     for fix in shown[:most]:
-        _fix(page, fix, finding)
+        _fix(page, fix, finding, report)
     if (more := len(shown) - most) > 0:
         page.row("", _more(shown[-more:], is_all=show_all or len(finding.fixes) > _MOST_FIXES))
     if rejected := len(fixes) - len(shown):
@@ -152,7 +152,7 @@ def _is_shown(fix: Fix) -> bool:
     return fix.verdict.status != "unverified"
 
 
-def _fix(page: Page, fix: Fix, finding: Finding) -> None:
+def _fix(page: Page, fix: Fix, finding: Finding, report: Report) -> None:
     verdict = fix.verdict
     edits = _edits(fix.patch or "") if _is_shown(fix) else []
     why = reason_text(verdict)
@@ -160,7 +160,7 @@ def _fix(page: Page, fix: Fix, finding: Finding) -> None:
     page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {told}")
     if why and not edits:
         page.row("", why)
-    file = changed_file(fix, finding) if edits else None
+    file = edited_file(report, finding, fix) if edits else None
     if finding.site is not None and file is not None and file != finding.site.file:
         page.row("", f"in {file}")
     for line in edits[:_PATCH_LINES]:

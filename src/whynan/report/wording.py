@@ -492,13 +492,16 @@ def reason_text(verdict: FixVerdict) -> str:
     return "; ".join(filter(None, (*map(stand_in_text, verdict.stand_ins), verdict.why)))
 
 
-_ROUNDED: Final = "what comes in was rounded on its way"
-_UNDEFINED: Final = "the values read have no exact result"
+_LACKS: Final = {
+    "undefined": "the values read have no exact result",
+    "infinite": "the exact result is infinite",
+    "unknown": "what comes in was rounded on its way, so no exact value is known",
+}
 
 
 def stand_in_text(given: StandIn) -> str:
     """What is given where there is no exact value, in how many elements, how far that may be off, and its gradient."""
-    lacks = _UNDEFINED if given.lack == "undefined" else f"{_ROUNDED}, so no exact value is known"
+    lacks = _LACKS[given.lack]
     many = "some" if given.count is None else f"{given.count:,}"
     where = f" in {many} of {count_text(given.total, 'element')}" if given.total > 1 else ""
     of = "" if given.output == 0 else f" of value {given.output + 1}"

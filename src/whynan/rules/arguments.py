@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from whynan.records.intents import ArgumentIntent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 _OPTIMIZERS: Final = tuple(
     f"torch.optim.{name}" for name in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Adagrad")
@@ -60,9 +57,3 @@ ARGUMENTS: Final = (
 def arguments_of(rule: str) -> tuple[ArgumentIntent, ...]:
     """The rows that mend what a rule is about, the best first."""
     return tuple(row for row in ARGUMENTS if rule in row.rules)
-
-
-def module_classes(codes: Iterable[str]) -> tuple[str, ...]:
-    """The full public names of the modules' classes that mend what some rules are about."""
-    rows = (row for code in codes for row in arguments_of(code) if row.owner == "module")
-    return tuple(dict.fromkeys(cls for row in rows for cls in row.classes))

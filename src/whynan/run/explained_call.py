@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from whynan.records import Report
     from whynan.run.call_target import Target
     from whynan.run.guarded_capture import GuardedCapture
+    from whynan.run.proof.arguments import HeardObjects
     from whynan.run.region import Region
-    from whynan.verify.in_place.live_objects import LiveArgument, ModuleCalls
+    from whynan.verify.in_place.live_objects import LiveArgument
     from whynan.verify.in_place.visits import Visits
-    from whynan.verify.optimizer_step import OptimizerSteps
 
 
 # -- The one call of ``explain``'s target, and a second one from the same state, which may fail without harming it -----
@@ -141,21 +141,10 @@ class TargetRerunner:
             return why or "; ".join(swap.left) or "the target did not come there when it was called again"
         return recorder.visits
 
-    def module_calls(self, classes: tuple[str, ...]) -> ModuleCalls | str:
-        """The calls of the modules of some classes in the target; or why there are none."""
-        from whynan.verify.in_place.live_objects import ModuleCalls
-
-        calls = ModuleCalls(classes)
-        with calls.heard():
-            return self._run(None) or calls
-
-    def optimizer_steps(self) -> OptimizerSteps | str:
-        """What the optimizers of the target made their last steps of; or why it cannot be had."""
-        from whynan.verify.optimizer_step import OptimizerSteps
-
-        steps = OptimizerSteps()
-        with steps.heard():
-            return self._run(None) or steps
+    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+        """What hears of the objects that the target uses, once it has; or why it has not."""
+        with objects.heard():
+            return self._run(None) or objects
 
     def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | str:
         """The report of a call with another text of a file, and argument of live objects; or why there is none."""

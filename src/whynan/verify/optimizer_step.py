@@ -16,6 +16,9 @@ from whynan.capture.torch.interposition.wrappers import StepHooks
 from whynan.capture.torch.sinks.gradients import is_finite, parameters_of
 from whynan.floats import format_value
 from whynan.records import FixVerdict
+from whynan.records.report import StandIn
+from whynan.training.step_checkpoint import LIMIT
+from whynan.verify.verdict import BOUND
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -27,10 +30,6 @@ if TYPE_CHECKING:
 
     Gradients = list[Tensor | None]
 
-_BOUND: Final = 1e-3
-"""By so much, relative, may an epsilon move the healthy updates."""
-_LIMIT: Final = 1 << 28
-"""Bytes of parameters, gradients and state that are kept of an optimizer."""
 _SCALES: Final = (0.0625, 16.0)
 """The gradients of the step times these, and once others of their size, are what an argument was not chosen on."""
 
@@ -61,17 +60,6 @@ class OptimizerSteps:
         finally:
             hooks.remove()
 
-    @classmethod
-    def after_first(cls, optimizer: Any) -> OptimizerSteps | None:
-        """The first step that an optimizer has made, by the gradients that are there; None after a later one."""
-        steps = cls()
-        state = getattr(optimizer, "state", {})
-        decays = any(group.get("weight_decay") for group in optimizer.param_groups)
-        if state and not decays and all(float(one.get("step", 0)) == 1 for one in state.values()):
-            # only a decay reads the weights, which are others by now
-            steps._keep(optimizer, first=True)
-        return steps if steps._steps else None
-
     def of(self, known: type) -> tuple[Any, ...]:
         """The optimizers of a class, in the order of their first steps."""
         return tuple(step.optimizer for step in self._steps.values() if isinstance(step.optimizer, known))
@@ -95,22 +83,18 @@ class OptimizerSteps:
         except (RuntimeError, TypeError, ValueError, KeyError):
             return []
 
-    def _keep(self, optimizer: Any, *, first: bool = False) -> None:
+    def _keep(self, optimizer: Any) -> None:
         """Copy what an optimizer is about to step with, unless that is too much or bad already."""
         try:
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                 parameters = list(parameters_of(optimizer))
                 gradients = [p.grad for p in parameters]
                 state = [v for one in optimizer.state.values() for v in one.values() if isinstance(v, torch.Tensor)]
-                held = [t for t in (*gradients, *(() if first else (*parameters, *state))) if t is not None]
-                size = sum(t.numel() * t.element_size() for t in (*parameters, *held))
-                if size > _LIMIT or not all(map(is_finite, held)):
+                held = [t for t in (*gradients, *parameters, *state) if t is not None]
+                if sum(t.numel() * t.element_size() for t in held) > LIMIT or not all(map(is_finite, held)):
                     return
-                before = copy.deepcopy(optimizer)
-                if first:
-                    before.state.clear()
                 copies = [None if g is None else g.detach().clone() for g in gradients]
-            self._steps[id(optimizer)] = _Step(optimizer, before, copies)
+                self._steps[id(optimizer)] = _Step(optimizer, copy.deepcopy(optimizer), copies)
         except Exception:
             # the program's step comes first; without its copies nothing is proved
             self._steps.pop(id(optimizer), None)
@@ -146,12 +130,12 @@ class _Comparison:
                 why = "NaN or Inf in updates of other gradients"
                 return FixVerdict(status="rejected", forward_finite=True, why=why)
             further += _moves(self._all(list(gradients)), again)[0]
-        if self._most >= _BOUND:
+        if self._most >= BOUND:
             return self._told("rejected", f"changes {self._share}, by up to {self._most:.3g} relative")
         given, exact = new[bad], self._all(own, dtype=torch.float64)[bad]
         # 0 / 0 has no value there, and 0 is what an optimizer gives where there is no gradient
-        wrong = np.where(np.isnan(exact), given != 0, ~(np.abs(given - exact) <= _BOUND * np.abs(exact)))
-        finite = f"the update is finite, and 0 for all {failing:,} that were not"
+        wrong = np.where(np.isnan(exact), given != 0, ~(np.abs(given - exact) <= BOUND * np.abs(exact)))
+        finite = f"the update is finite for all {failing:,} elements of which it was not"
         if other := int(wrong.sum()):
             at = int(np.argmax(np.where(wrong, np.abs(given), -1.0)))
             made, meant = (format_value(float(numbers[at]), digits=3) for numbers in (given, exact))
@@ -161,7 +145,10 @@ class _Comparison:
                 return self._told("rejected", f"gives an update of {one}")
             finite = f"the update is finite, but {one}, one of {other:,} such"
         if not (self._moved or further or other):
-            return self._told("verified", f"{finite}; none of {self._healthy:,} healthy updates moves")
+            undefined = int(np.isnan(exact).sum())
+            found = self._told("verified", f"{finite}; none of {self._healthy:,} healthy updates moves")
+            zero = StandIn(output=0, lack="undefined", least=0.0, greatest=0.0, count=undefined, total=old.size)
+            return found.model_copy(update={"status": "guarded", "stand_ins": (zero,)}) if undefined else found
         moved = f"moves {self._share}" + (f", by up to {self._most:.3g} relative" if self._moved else "")
         moved += "; of other gradients it moves some" if further and not self._moved else ""
         return self._told("distorting", f"{moved}; {finite}")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from whynan.verify.cases import Case
     from whynan.verify.comparison import Array, Mask, Truth
 
+Lack = Literal["undefined", "unknown", "infinite"]
+
 _NEAREST: Final = 0.5
 """Of the possible value nearest to 0, so much at least is a stand-in for what has none that is known."""
 _ROUNDED: Final = 1e-3
@@ -68,7 +70,7 @@ def mended(old: Array, new: Array) -> Mask:
 
 def stand_in(
     name: str,
-    lack: Literal["undefined", "unknown"],
+    lack: Lack,
     case: Case,
     new: Mapping[str, Any],
     *,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from whynan.records.report import StandIn
     from whynan.verify.cases import TestedProgram
     from whynan.verify.comparison import Truth
+    from whynan.verify.stand_ins import Lack
 
     _Seen = tuple[Case, Mapping[str, Any]]
 
@@ -254,6 +255,8 @@ class Judgement:
             # a logarithm out of its domain by rounding is known as far as that
             close = np.isfinite(nearest.get(name, np.nan))
             self._state_undefined(name, case, new[name], made_up & truth.undefined & ~close, around, seen)
+            if (zero := made_up & truth.infinite & (new[name] == 0)).any():
+                self._state("infinite", name, seen, case, zero)
 
     def _state_undefined(
         self, name: str, case: Case, new: Any, there: Any, around: Mapping[str, list[Any]] | None, seen: _Seen
@@ -319,7 +322,13 @@ class Judgement:
                 self._state("unknown", name, seen, case, exact.off, exact)
 
     def _state(
-        self, lack: Literal["undefined", "unknown"], name: str, seen: _Seen, case: Case, there: Any, exact: Any = None
+        self,
+        lack: Literal["undefined", "unknown", "infinite"],
+        name: str,
+        seen: _Seen,
+        case: Case,
+        there: Any,
+        exact: Any = None,
     ) -> None:
         """Note what stands where there is no exact value, with that of the same output in earlier cases."""
         whole, new = seen

@@ -107,7 +107,7 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
 
     Raises ``UsageError`` where the file cannot be had as it was in the run, or what is made is not what was proved.
     """
-    path = edited_file(report, offer)
+    path = offer.file
     if is_redacted(report):
         raise UsageError("this report was made with --redact, and names no file", "take that of the run without it")
     if path is None or path.startswith("<"):
@@ -122,17 +122,6 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
             return None
         raise UsageError(f"{file.path} is not what it was during the run", RUN_AGAIN)
     return Edit(offer, file, _edited(file, offer))
-
-
-def edited_file(report: Report, offer: Offer) -> str | None:
-    """The file that a fix edits: that of the run which its change names, else that of its finding."""
-    try:
-        names = {name.lstrip("/") for name in read_diff(offer.fix.patch or "").names}
-    except DiffError:
-        names = set[str]()
-    site = offer.finding.site
-    known = (source.file for source in report.run.sources if source.file.lstrip("/") in names)
-    return next(known, None if site is None else site.file)
 
 
 def _is_there(file: Editable, change: str | None, recorded: str) -> bool:

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import gc
 import inspect
 import os
@@ -14,23 +13,26 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from whynan.fixes.candidates import Declined
 from whynan.fixes.python.constructors import ArgumentEdit, constructions, edit_title
-from whynan.records import FixVerdict
 from whynan.replay.checkpoint import stack
-from whynan.rules.arguments import arguments_of, module_classes
-from whynan.verify.in_place.live_objects import LiveArgument, class_named, names_of
+from whynan.rules.arguments import arguments_of
+from whynan.verify.in_place.live_objects import LiveArgument, ModuleCalls, class_named, names_of
+from whynan.verify.optimizer_step import OptimizerSteps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from contextlib import AbstractContextManager
 
     from whynan.fixes.python.constructors import Construction
-    from whynan.records import Finding
+    from whynan.records import Finding, FixVerdict
     from whynan.records.intents import ArgumentIntent, FixKind
-    from whynan.verify.in_place.live_objects import ModuleCalls
-    from whynan.verify.optimizer_step import OptimizerSteps
 
 
 class HeardObjects(Protocol):
-    """The objects that a run again was heard to use, and what they computed."""
+    """The objects that a run again is heard to use, and what they compute."""
+
+    def heard(self) -> AbstractContextManager[None]:
+        """Hear what the program does while the block runs."""
+        ...
 
     def of(self, known: type) -> tuple[Any, ...]:
         """Those of a class."""
@@ -45,49 +47,41 @@ class HeardObjects(Protocol):
         ...
 
 
-class ObjectObserver(Protocol):
-    """A way to run once more what was bad, and to hear of the objects that it uses."""
-
-    def module_calls(self, classes: tuple[str, ...]) -> ModuleCalls | str:
-        """The calls of the modules of some classes; or why there are none."""
-        ...
-
-    def optimizer_steps(self) -> OptimizerSteps | str:
-        """What the optimizers made their steps of; or why it cannot be had."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class ArgumentProposal:
     """An edit of a constructor's call, the live objects that it is about, and the verdict on what these compute."""
 
     edit: ArgumentEdit
-    intent: ArgumentIntent
-    live: LiveArgument | None
-    """None where nothing could be heard of the objects: it cannot be tried."""
+    live: LiveArgument
     verdict: FixVerdict
 
 
+def objects_of(codes: Iterable[str], owner: str = "") -> tuple[HeardObjects, ...]:
+    """What hears of the objects that the arguments for some rules are of; of one ``owner``, or of all."""
+    rows = [row for code in codes for row in arguments_of(code) if owner in ("", row.owner)]
+    classes = dict.fromkeys(cls for row in rows if row.owner == "module" for cls in row.classes)
+    found: list[HeardObjects] = [ModuleCalls(tuple(classes))] if classes else []
+    return (*found, *([OptimizerSteps()] if any(row.owner == "optimizer" for row in rows) else ()))
+
+
 def proposals(
-    finding: Finding, texts: Mapping[str, str], observer: ObjectObserver
+    finding: Finding, texts: Mapping[str, str], hear: Callable[[HeardObjects], HeardObjects | str]
 ) -> Iterator[ArgumentProposal | Declined]:
     """What could be given where an object at fault is constructed, or why it cannot be written there.
 
-    `texts`: of the user's files that the program has loaded.
+    ``texts``: of the user's files that the program has loaded. ``hear``: runs what was bad once more.
     """
-    hear = functools.cache(lambda owner: observer.optimizer_steps() if owner == "optimizer" else modules())
-
-    def modules() -> ModuleCalls | str:
-        return observer.module_calls(module_classes((finding.rule,)))
-
+    heard: dict[str, HeardObjects | str] = {}
     for intent in arguments_of(finding.rule):
-        if intent.owner == "optimizer" and finding.phase != "optimizer":
+        if (intent.owner == "optimizer") != (finding.phase == "optimizer"):
             continue
         if not any(cls.rpartition(".")[2] in text for cls in intent.classes for text in texts.values()):
             continue
-        heard = hear(intent.owner)
-        located = _Located(finding, intent, texts)
-        found = located.unheard(heard) if isinstance(heard, str) else located.proposal(heard)
+        if intent.owner not in heard:
+            heard[intent.owner] = hear(*objects_of((finding.rule,), intent.owner))
+        objects = heard[intent.owner]
+        # without its objects there is nothing to be proved
+        found = None if isinstance(objects, str) else _Located(finding, intent, texts).proposal(objects)
         if found is not None:
             yield found
 
@@ -98,7 +92,6 @@ class _Located:
     def __init__(self, finding: Finding, intent: ArgumentIntent, texts: Mapping[str, str]) -> None:
         self._intent, self._texts = intent, texts
         self._value = intent.value_for(finding.element.dtype)
-        self._module = ((finding.site and finding.site.module) or "").rpartition(".")[2]
 
     def proposal(self, heard: HeardObjects) -> ArgumentProposal | Declined | None:
         """The argument with the objects that were heard; None where none of them is at fault."""
@@ -136,22 +129,10 @@ class _Located:
             return Declined(title, f"the object has other arguments than the call at {chosen[0].where} gives")
         objects = tuple(one for one in objects if _has_given(one, edit, name, is_subclass=subclass != ""))
         live = LiveArgument(objects, name, ast.literal_eval(edit.value))
-        return ArgumentProposal(edit, self._intent, live, heard.verdict(live, self._intent.kind))
-
-    def unheard(self, why: str) -> ArgumentProposal | None:
-        """The argument where the source alone tells the call, though nothing could be heard of its object."""
-        found: list[ArgumentEdit] = []
-        for cls in self._intent.classes:
-            calls = constructions(self._texts, cls)
-            if isinstance(calls, list) and any(self._fits(cls, call) for call in calls):
-                edit = calls[0].edit(self._intent, self._value, edit_title(cls, self._intent, self._value))
-                found += [edit] if isinstance(edit, ArgumentEdit) and len(calls) == 1 else []
-        verdict = FixVerdict(status="unverified", why=why)
-        return ArgumentProposal(found[0], self._intent, None, verdict) if len(found) == 1 else None
-
-    def _fits(self, cls: str, call: Construction) -> bool:
-        names = {cls.rpartition(".")[2], call.target.name if call.target is not None else ""}
-        return self._intent.owner == "optimizer" or self._module in names
+        verdict = heard.verdict(live, self._intent.kind)
+        if verdict.status == "guarded" and self._intent.instead:
+            verdict = verdict.model_copy(update={"why": f"{self._intent.instead}; {verdict.why}"})
+        return ArgumentProposal(edit, live, verdict)
 
 
 def _is_held(live: Any, call: Construction) -> bool:

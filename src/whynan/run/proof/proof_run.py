@@ -20,7 +20,6 @@ from whynan.records import Note
 from whynan.records.neighbourhood import Neighbourhood
 from whynan.report.json import parse_report, to_json
 from whynan.report.redaction import redacted
-from whynan.rules.arguments import arguments_of, module_classes
 from whynan.run.output import capsules
 from whynan.run.output.files import write_text
 from whynan.run.proof.further_run import FurtherRun, StepRun, WholeRun
@@ -50,11 +49,11 @@ if TYPE_CHECKING:
 
     from whynan.records import Finding, Fix, Report
     from whynan.run.isolation import Isolation
+    from whynan.run.proof.arguments import HeardObjects
     from whynan.run.proof.further_run import End
     from whynan.run.region import Region
-    from whynan.verify.in_place.live_objects import LiveArgument, ModuleCalls
+    from whynan.verify.in_place.live_objects import LiveArgument
     from whynan.verify.in_place.visits import Visits
-    from whynan.verify.optimizer_step import OptimizerSteps
 
 SAME: Final = Note.create("births_identical")
 NO_TRIAL: Final = "it takes a run of the whole program to see this step again, and none was made for the fix"
@@ -85,9 +84,8 @@ class ProofRun(WholeRun):
         self.end_of_it: End = "end"
         self.why = ""
         self._tried = 0
-        self._objects = ExitStack()
-        self._classes: frozenset[str] = frozenset()
-        self._steps: OptimizerSteps | None = None
+        self._objects: tuple[HeardObjects, ...] = ()
+        self._hearing = ExitStack()
 
     def source_overrides(self) -> Loaded:
         """The syntax of the files that findings were born in, with the calls that tell of their names."""
@@ -96,16 +94,21 @@ class ProofRun(WholeRun):
 
     def start_capture(self) -> None:
         """Look at everything from here on, and record the names."""
+        from whynan.run.proof.arguments import objects_of
+
         self.keeper = capsules.keeper_for(self.options)
         super().start_capture()
         for heard in self.heard.values():
             heard.begin()
-        self._hear_objects()
+        # it cannot be had later
+        self._objects = objects_of(key[0] for _, _, key, _ in self.asked["findings"])
+        for objects in self._objects:
+            self._hearing.enter_context(objects.heard())
 
     def write_findings(self, region: Region, end: End, why: str) -> None:
         """Leave the fixes of what was found in the first run, too; or why nothing of this run is used."""
         self.end_of_it, self.why = end, why
-        self._objects.close()
+        self._hearing.close()
         report = with_surroundings(region.report, region.trace)
         same = self._same(report)
         if not same:
@@ -180,26 +183,9 @@ class ProofRun(WholeRun):
                     return visits
         return _ELSEWHERE
 
-    def module_calls(self, classes: tuple[str, ...]) -> ModuleCalls | str:
-        """The calls of the modules of some classes in this run; or why there are none."""
-        return self._calls if {*classes} <= self._classes else _UNHEARD
-
-    def optimizer_steps(self) -> OptimizerSteps | str:
-        """What the optimizers made their last steps of; or why it was not kept."""
-        return self._steps or _UNHEARD
-
-    def _hear_objects(self) -> None:
-        """Keep what the proof of an argument of a constructor asks for: it cannot be had later."""
-        from whynan.verify.in_place.live_objects import ModuleCalls
-        from whynan.verify.optimizer_step import OptimizerSteps
-
-        codes = [key[0] for _, _, key, _ in self.asked["findings"]]
-        if any(row.owner == "optimizer" for code in codes for row in arguments_of(code)):
-            self._steps = OptimizerSteps()
-            self._objects.enter_context(self._steps.heard())
-        self._classes = frozenset(module_classes(codes))
-        self._calls = ModuleCalls(tuple(self._classes))
-        self._objects.enter_context(self._calls.heard())
+    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+        """What has heard of the objects that this run uses; or why nothing has."""
+        return next((one for one in self._objects if type(one) is type(objects)), _UNHEARD)
 
     def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | str:
         """The report of a run with another text of a file, which makes its objects; or why there is none."""

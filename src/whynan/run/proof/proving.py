@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
@@ -32,11 +32,10 @@ if TYPE_CHECKING:
     from whynan.records import Finding, Report, Site
     from whynan.records.intents import FixIntent, FixKind
     from whynan.records.neighbourhood import Neighbourhood
-    from whynan.run.proof.arguments import ArgumentProposal
+    from whynan.run.proof.arguments import HeardObjects
     from whynan.traces import Trace
-    from whynan.verify.in_place.live_objects import LiveArgument, ModuleCalls
+    from whynan.verify.in_place.live_objects import LiveArgument
     from whynan.verify.in_place.visits import Visits
-    from whynan.verify.optimizer_step import OptimizerSteps
 
     Keep = Callable[[Site, Visits], None]
 
@@ -73,12 +72,8 @@ class Rerunner(Protocol):
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         ...
 
-    def module_calls(self, classes: tuple[str, ...]) -> ModuleCalls | str:
-        """The calls of the modules of some classes; or why there are none."""
-        ...
-
-    def optimizer_steps(self) -> OptimizerSteps | str:
-        """What the optimizers made their steps of; or why it cannot be had."""
+    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+        """What hears of the objects that the run uses, once it has; or why it has not."""
         ...
 
     def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | EditedRun | str:
@@ -101,28 +96,19 @@ class EditedRun:
 
 @dataclass(frozen=True, slots=True)
 class NoRerun:
-    """No way to run it again, and why; ``optimizer`` is what has made its step already."""
+    """No way to run it again, and why."""
 
     why: str
-    optimizer: Any = None
 
     def visits(self, path: str, text: str, line: int) -> str:
         """Why there are none."""
         del path, text, line
         return self.why
 
-    def module_calls(self, classes: tuple[str, ...]) -> str:
-        """Why there are none."""
-        del classes
+    def hear(self, objects: HeardObjects) -> str:
+        """Why nothing is heard."""
+        del objects
         return self.why
-
-    def optimizer_steps(self) -> OptimizerSteps | str:
-        """The first step, by the gradients that are there still."""
-        if self.optimizer is None:
-            return self.why
-        from whynan.verify.optimizer_step import OptimizerSteps
-
-        return OptimizerSteps.after_first(self.optimizer) or self.why
 
     def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> str:
         """Why there is none."""
@@ -262,9 +248,11 @@ class _Proving:
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
             made = tuple(fix for fix in made if fix.patch)
-        if any(fix.verdict.status == "verified" for fix in arguments):
+        if any(fix.verdict.status in APPLICABLE for fix in arguments):
             # what is said in words is done
             settings = ()
+        elif not any(fix.verdict.status == "verified" for fix in made):
+            settings = (*self._in_bfloat16(finding, source, alone=not made), *settings)
         ranked = sorted((*arguments, *made), key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
         return (*ranked, *settings)
 
@@ -309,36 +297,23 @@ class _Proving:
 
         made: dict[str, Fix] = {}
         try:
-            for one in proposals(finding, self._user_texts(), self._again):
+            for one in proposals(finding, self._user_texts(), self._again.hear):
                 if isinstance(one, Declined):
                     made.setdefault(one.why, Fix(title=one.title, kind="source", patch=None, verdict=_declined(one)))
                 elif (digest := sha256_of(one.edit.path)) is not None:
                     self._hashes.setdefault(one.edit.path, digest)
-                    change = patch(one.edit.path, one.edit.before, one.edit.edited)
-                    verdict = self._argument_verdict(finding, one)
-                    made[change] = Fix(title=one.edit.title, kind="source", patch=change, verdict=verdict)
+                    edit, verdict = one.edit, one.verdict
+                    if verdict.status in (*APPLICABLE, "distorting"):
+                        source = _Source(os.path.abspath(edit.path), edit.before)
+                        outcome = self._outcome(finding, source, edit.edited, makes_up=True, live=one.live)
+                        verdict = _tried(verdict, outcome)
+                    change = patch(edit.path, edit.before, edit.edited)
+                    made[change] = Fix(title=edit.title, kind="source", patch=change, verdict=verdict)
                 if self._is_over():
                     break
         except Exception:
             self.fail()
         return tuple(made.values())
-
-    def _argument_verdict(self, finding: Finding, one: ArgumentProposal) -> FixVerdict:
-        """The verdict on an argument once the program has run with it."""
-        verdict, edit = one.verdict, one.edit
-        if one.live is None or verdict.status == "rejected" or self._is_over():
-            return verdict.model_copy(update={"reason": _reason(verdict.why)})
-        trial = self._again.trial(os.path.abspath(edit.path), edit.before, edit.edited, one.live)
-        if isinstance(trial, str):
-            why = f"{verdict.why}; not tried in the program: {trial}"
-            return verdict.model_copy(update={"status": "unverified", "why": why, "reason": _reason(trial)})
-        ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
-        is_here = finding.site is not None and is_same_file(finding.site.file, edit.path)
-        outcome = self._outcome(finding, ran, *(edit.before, edit.edited) if is_here else ("", ""), makes_up=True)
-        if outcome.rejected is None and outcome.remains is None and verdict.status == "unverified":
-            why = f"the program is finite with it, and {one.intent.instead}: a choice, not proved ({verdict.why})"
-            return verdict.model_copy(update={"why": why}) if one.intent.instead else verdict
-        return outcome.apply_to(verdict)
 
     def _user_texts(self) -> dict[str, str]:
         """The user's files that the program has loaded, by their paths."""
@@ -462,10 +437,10 @@ class _Proving:
             self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
 
-    def _trial(self, source: _Source, edited: str) -> Report | EditedRun | str:
+    def _trial(self, source: _Source, edited: str, live: LiveArgument | None = None) -> Report | EditedRun | str:
         key = source.path, edited
         if key not in self._trials:
-            trial = self._again.trial(source.path, source.text, edited)
+            trial = self._again.trial(source.path, source.text, edited, live)
             # what was not looked at to its end proves nothing
             looked_at = trial.report if isinstance(trial, EditedRun) else trial
             unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
@@ -475,25 +450,30 @@ class _Proving:
     def _in_place(self, finding: Finding, source: _Source, one: RankedCandidate, edits: int = 1) -> RankedCandidate:
         """A candidate after the program has run with it, and with what mends the births that it leaves."""
         candidate = one.candidate
-        trial = self._trial(source, candidate.edited)
-        if isinstance(trial, str):
-            why = f"it holds on the captured operands, but was not tried in the program: {trial}"
-            return _unverified(one, why, _reason(trial))
-        ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
-        makes_up = candidate.kind != "reformulation"
-        outcome = self._outcome(finding, ran, source.text, candidate.edited, makes_up=makes_up)
+        outcome = self._outcome(finding, source, candidate.edited, makes_up=candidate.kind != "reformulation")
+        if isinstance(outcome, str):
+            return replace(one, verdict=_tried(one.verdict, outcome))
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
             for further in self._add_further_edits(finding, source, one, outcome.next):
                 mended = self._in_place(finding, source, further, edits + 1)
                 if mended.verdict.status in (*APPLICABLE, "distorting"):
                     return mended
-        return replace(one, verdict=outcome.apply_to(one.verdict), leaves=outcome.remains is not None)
+        return replace(one, verdict=_tried(one.verdict, outcome), leaves=outcome.remains is not None)
 
-    def _outcome(self, finding: Finding, ran: EditedRun, before: str, after: str, *, makes_up: bool) -> EditOutcome:
+    def _outcome(
+        self, finding: Finding, source: _Source, edited: str, *, makes_up: bool, live: LiveArgument | None = None
+    ) -> EditOutcome | str:
+        """What the program does with an edit; or why it was not tried."""
+        trial = self._trial(source, edited, live)
+        if isinstance(trial, str):
+            return trial
+        ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
         if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
             return EditOutcome(rejected=ran.moved)
         family = self._same_cause.get(id(finding), frozenset())
-        outcome = outcome_of(ran.report, self._report, finding, before, after, makes_up=makes_up, family=family)
+        is_here = finding.site is not None and is_same_file(finding.site.file, source.path)
+        texts = (source.text, edited) if is_here else ("", "")
+        outcome = outcome_of(ran.report, self._report, finding, *texts, makes_up=makes_up, family=family)
         return outcome.after(ran.bad, ran.further)
 
     def _add_further_edits(
@@ -571,6 +551,14 @@ def _in(source: _Source, candidate: Candidate) -> Candidate:
 
 def _unverified(one: RankedCandidate, why: str, reason: Literal["run_once"] | None = None) -> RankedCandidate:
     return replace(one, verdict=one.verdict.as_status("unverified", why, reason))
+
+
+def _tried(verdict: FixVerdict, outcome: EditOutcome | str) -> FixVerdict:
+    """A verdict with what the program did with the edit."""
+    if isinstance(outcome, EditOutcome):
+        return outcome.apply_to(verdict)
+    why = f"it holds on the captured operands, but was not tried in the program: {outcome}"
+    return verdict.as_status("unverified", why, _reason(outcome))
 
 
 def _declined(one: Declined) -> FixVerdict:

@@ -108,7 +108,9 @@ class ModuleCalls:
             return compute
 
         calls = [{**values, _WHICH: number} for number, (*_, values) in enumerate(kept)]
-        return judge(computing({}), computing({live.name: live.value}), calls, kind=kind)
+        # a loss of one element hides in a mean which of its terms are healthy
+        each = {"reduction": "none"} if any(hasattr(one[0], "reduction") for one in kept) else {}
+        return judge(computing(each), computing({**each, live.name: live.value}), calls, kind=kind)
 
     def _hearing(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(forward)
