@@ -321,15 +321,7 @@ class Judgement:
             if exact.off.any():
                 self._state("unknown", name, seen, case, exact.off, exact)
 
-    def _state(
-        self,
-        lack: Literal["undefined", "unknown", "infinite"],
-        name: str,
-        seen: _Seen,
-        case: Case,
-        there: Any,
-        exact: Any = None,
-    ) -> None:
+    def _state(self, lack: Lack, name: str, seen: _Seen, case: Case, there: Any, exact: Any = None) -> None:
         """Note what stands where there is no exact value, with that of the same output in earlier cases."""
         whole, new = seen
         found = stand_in(name, lack, whole, new, there=there if whole is case else None, exact=exact)

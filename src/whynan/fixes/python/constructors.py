@@ -46,13 +46,11 @@ class ArgumentEdit:
 
 @dataclass(frozen=True, slots=True)
 class Construction:
-    """A call that constructs an object: of a class, or of the user's subclass by ``super().__init__``."""
+    """A call that constructs an object of a class."""
 
     path: str
     call: ast.Call
     _place: Place
-    _skipped: int = 0
-    """So many arguments come before those of the constructor: the class itself, in a ``functools.partial``."""
 
     @property
     def where(self) -> str:
@@ -79,7 +77,7 @@ class Construction:
 
     def edit(self, intent: ArgumentIntent, value: str, title: str) -> ArgumentEdit | Declined:
         """The text of the file in which the call gives the argument; or why that cannot be written."""
-        arguments = self.call.args[self._skipped :]
+        arguments = self.call.args
         given = next((k.value for k in self.call.keywords if k.arg == intent.name), None)
         is_open = any(isinstance(a, ast.Starred) for a in arguments) or any(k.arg is None for k in self.call.keywords)
         if given is None and is_open:
@@ -102,10 +100,10 @@ class Construction:
         return ArgumentEdit(title, self.path, self._place.text, edited, value, was, named)
 
 
-def constructions(texts: Mapping[str, str], cls: str, subclass: str = "") -> list[Construction] | str:
+def constructions(texts: Mapping[str, str], cls: str) -> list[Construction] | str:
     """The calls in some files, by their paths, that construct the objects of a class; or why there may be others.
 
-    ``cls`` is its full public name. With a ``subclass`` of the user's they are the calls of ``super().__init__`` there.
+    ``cls`` is its full public name.
     """
     calls: list[Construction] = []
     for path, text in texts.items():
@@ -115,11 +113,11 @@ def constructions(texts: Mapping[str, str], cls: str, subclass: str = "") -> lis
         place = Place(text)
         if place.tree is None:
             return f"{path} does not parse"
-        found = _subclass_calls(place, path, cls, subclass) if subclass else _calls(place, path, cls)
+        found = _calls(place, path, cls)
         if isinstance(found, str):
             return found
         calls += found
-    return calls or f"no call in the program's own files makes the {subclass or cls.rpartition('.')[2]}"
+    return calls or f"no call in the program's own files makes the {cls.rpartition('.')[2]}"
 
 
 def edit_title(cls: str, intent: ArgumentIntent, value: str) -> str:
@@ -129,16 +127,13 @@ def edit_title(cls: str, intent: ArgumentIntent, value: str) -> str:
 
 def argument_edits(path: str, text: str, intent: ArgumentIntent) -> Iterator[ArgumentEdit]:
     """Every edit of one file that an intent can come to, whichever object it is of."""
-    tree = parse_or_none(text)
-    classes = [] if tree is None else [node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
     for cls in intent.classes:
-        for subclass in ("", *classes):
-            found = constructions({path: text}, cls, subclass)
-            for call in () if isinstance(found, str) else found:
-                for value in {value for _, value in intent.values}:
-                    made = call.edit(intent, value, edit_title(cls, intent, value))
-                    if isinstance(made, ArgumentEdit):
-                        yield made
+        found = constructions({path: text}, cls)
+        for call in () if isinstance(found, str) else found:
+            for value in {value for _, value in intent.values}:
+                made = call.edit(intent, value, edit_title(cls, intent, value))
+                if isinstance(made, ArgumentEdit):
+                    yield made
 
 
 def _calls(place: Place, path: str, cls: str) -> list[Construction] | str:
@@ -149,31 +144,8 @@ def _calls(place: Place, path: str, cls: str) -> list[Construction] | str:
             continue
         if isinstance(parent, ast.Call) and parent.func is node:
             found.append(Construction(path, parent, place))
-        elif isinstance(parent, ast.Call) and parent.args[:1] == [node] and _is_partial(place, parent.func):
-            found.append(Construction(path, parent, place, 1))
         elif not _only_asks(place, node, parent):
             return f"{path}:{node.lineno} hands the class on, and it cannot be told what is made of it"
-    return found
-
-
-def _is_partial(place: Place, node: ast.expr) -> bool:
-    return isinstance(node, (ast.Name, ast.Attribute)) and place.meaning(node) == ["functools", "partial"]
-
-
-def _subclass_calls(place: Place, path: str, cls: str, subclass: str) -> list[Construction]:
-    """The calls of a class's constructor in a subclass of the user's."""
-    found: list[Construction] = []
-    for node in place.parents:
-        if not isinstance(node, ast.ClassDef) or node.name != subclass:
-            continue
-        if not any(isinstance(base, (ast.Name, ast.Attribute)) and _means(place, base, cls) for base in node.bases):
-            continue
-        for call in ast.walk(node):
-            match call:
-                case ast.Call(func=ast.Attribute(attr="__init__", value=ast.Call(func=ast.Name(id="super")))):
-                    found.append(Construction(path, call, place))
-                case _:
-                    pass
     return found
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tokenize
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from whynan.run.proof.whole_program import (
 from whynan.run.region import Region
 from whynan.run.runner import attach, isolation_here, wait_for_threads
 from whynan.run.script import without_own_frames
+from whynan.source.text import file_text
 from whynan.verify.in_place.instrument import Loaded, every_function, instrument_function
 from whynan.verify.in_place.swap import is_same_file
 from whynan.verify.in_place.visits import ProcessRecorders
@@ -77,10 +77,11 @@ class ProofRun(WholeRun):
         self._until = monotonic() + float(self.asked["seconds"])
         self.heard: dict[str, ProcessRecorders] = {}
         for path, lines in self.asked["places"].items():
-            with suppress(OSError, SyntaxError, UnicodeError):
-                text = _text(path)
+            text = file_text(path)
+            with suppress(SyntaxError):
                 # where a compiled function's expressions stand, the first run does not know
-                self.heard[path] = ProcessRecorders(path, text, every_function(text) if self.asked["eager"] else lines)
+                wanted = every_function(text or "") if self.asked["eager"] else lines
+                self.heard |= {} if text is None else {path: ProcessRecorders(path, text, wanted)}
         self.end_of_it: End = "end"
         self.why = ""
         self._tried = 0
@@ -264,13 +265,6 @@ def read_trial(folder: str) -> tuple[Report, End, str] | str:
         changed = (f.model_copy(update={"around": a}) for f, a in zip(getattr(report, name), known, strict=True))
         report = report.model_copy(update={name: tuple(changed)})
     return report, ended["end"], ended["why"]
-
-
-def _text(path: str) -> str:
-    with open(path, "rb") as raw:
-        encoding, _ = tokenize.detect_encoding(raw.readline)
-    with open(path, encoding=encoding, newline="") as file:
-        return file.read()
 
 
 def _as_written(fix: Fix) -> Fix:

@@ -22,6 +22,7 @@ from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
 from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of
+from whynan.source.text import file_text
 from whynan.traces.format import FAILED
 from whynan.verify.in_place.swap import is_same_file
 
@@ -300,9 +301,9 @@ class _Proving:
             for one in proposals(finding, self._user_texts(), self._again.hear):
                 if isinstance(one, Declined):
                     made.setdefault(one.why, Fix(title=one.title, kind="source", patch=None, verdict=_declined(one)))
-                elif (digest := sha256_of(one.edit.path)) is not None:
-                    self._hashes.setdefault(one.edit.path, digest)
-                    edit, verdict = one.edit, one.verdict
+                    continue
+                edit, verdict, digest = one.edit, one.verdict, sha256_of(one.edit.path)
+                if digest is not None and self._hashes.setdefault(edit.path, digest) == digest:
                     if verdict.status in (*APPLICABLE, "distorting"):
                         source = _Source(os.path.abspath(edit.path), edit.before)
                         outcome = self._outcome(finding, source, edit.edited, makes_up=True, live=one.live)
@@ -321,7 +322,7 @@ class _Proving:
 
         main = getattr(sys.modules.get("__main__"), "__file__", None)
         own = (path for path in self._hashes if not path.startswith("<"))
-        texts = {path: _text_of(path) for path in dict.fromkeys((*own, *user_files(main)))}
+        texts = {path: file_text(path) for path in dict.fromkeys((*own, *user_files(main)))}
         return {path: text for path, text in texts.items() if text is not None}
 
     def _in_bfloat16(self, finding: Finding, source: _Source, *, alone: bool) -> tuple[Fix, ...]:
@@ -385,7 +386,7 @@ class _Proving:
         site = finding.site
         if site is None or site.file not in self._hashes or sha256_of(site.file) != self._hashes[site.file]:
             return None
-        text = _text_of(site.file)
+        text = file_text(site.file)
         return None if text is None else _Source(os.path.abspath(site.file), text)
 
     def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[RankedCandidate]:
@@ -527,19 +528,6 @@ class _Proving:
         return None
 
 
-def _text_of(path: str) -> str | None:
-    """The text of a file of Python's; None where it cannot be read."""
-    import tokenize
-
-    try:
-        with open(path, "rb") as raw:
-            encoding, _ = tokenize.detect_encoding(raw.readline)
-        with open(path, encoding=encoding, newline="") as file:
-            return file.read()
-    except (OSError, SyntaxError, UnicodeError):
-        return None
-
-
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
     known = next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
     return tuple(intent for intent in known if not intent.dtypes or finding.element.dtype in intent.dtypes)
@@ -549,8 +537,8 @@ def _in(source: _Source, candidate: Candidate) -> Candidate:
     return replace(candidate, path=source.path)
 
 
-def _unverified(one: RankedCandidate, why: str, reason: Literal["run_once"] | None = None) -> RankedCandidate:
-    return replace(one, verdict=one.verdict.as_status("unverified", why, reason))
+def _unverified(one: RankedCandidate, why: str) -> RankedCandidate:
+    return replace(one, verdict=one.verdict.as_status("unverified", why))
 
 
 def _tried(verdict: FixVerdict, outcome: EditOutcome | str) -> FixVerdict:

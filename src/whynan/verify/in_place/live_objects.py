@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from whynan.capture.torch.sinks.gradients import is_finite
 from whynan.source.ownership import Owner, owner_of
+from whynan.verify.verdict import judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterable
     from types import FrameType
 
     from whynan.records import FixVerdict
@@ -38,6 +40,12 @@ def class_named(name: str) -> type | None:
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)
     return found if isinstance(found, type) else None
+
+
+def instances(objects: Iterable[Any], cls: str) -> tuple[Any, ...]:
+    """Those of some objects that are of a class of PyTorch's."""
+    known = class_named(cls)
+    return () if known is None else tuple(one for one in objects if isinstance(one, known))
 
 
 def names_of(live: Any) -> list[dict[str, Any]]:
@@ -85,19 +93,17 @@ class ModuleCalls:
                 owner.forward = self._hearing(owner.forward)
             yield
 
-    def of(self, known: type) -> tuple[Any, ...]:
+    def of(self, cls: str) -> tuple[Any, ...]:
         """The modules of a class that were called."""
-        return tuple(module for module in self._called.values() if isinstance(module, known))
+        return instances(self._called.values(), cls)
 
-    def failing(self, known: type) -> tuple[Any, ...]:
+    def failing(self, cls: str) -> tuple[Any, ...]:
         """Those that gave something bad; all of them where none did, and a gradient is what is bad."""
-        found = {id(module): module for module, is_bad, _, _ in self._kept if is_bad and isinstance(module, known)}
-        return tuple(found.values()) or self.of(known)
+        found = {id(module): module for module, is_bad, _, _ in self._kept if is_bad}
+        return instances(found.values(), cls) or self.of(cls)
 
     def verdict(self, live: LiveArgument, kind: FixKind) -> FixVerdict:
         """The verdict on an argument by what its modules compute with it: in the calls heard, and in fresh ones."""
-        from whynan.verify.verdict import judge
-
         kept = [one for one in self._kept if any(one[0] is module for module in live.objects)]
 
         def computing(changed: dict[str, Any]) -> Callable[..., Any]:
@@ -121,25 +127,26 @@ class ModuleCalls:
                 return forward(module, *args, **kwargs)
             # its forward's own name for the module comes first
             given = dict(list(signature.bind(module, *args, **kwargs).arguments.items())[1:])
-            state = {name: v for part in _state(module) for name, v in part.items() if v is not None}
-            values = given | {f"self.{name}": v for name, v in state.items()}
-            values = {} if self._is_left(module, values) else {name: _copied(value) for name, value in values.items()}
+            state = {f"self.{name}": v for part in _state(module) for name, v in part.items() if v is not None}
+            with _unseen():
+                values = given | state
+                kept = {name: _copied(v) for name, v in values.items()} if self._keeps(module, values) else {}
             output = forward(module, *args, **kwargs)
             self._called[id(module)] = module
-            key = type(module), isinstance(output, torch.Tensor) and not _is_finite(output)
-            if values and self._counts[key] < _MOST_CALLS:
+            with _unseen():
+                key = type(module), isinstance(output, torch.Tensor) and not is_finite(output.detach())
+            if kept and self._counts[key] < _MOST_CALLS:
                 self._counts[key] += 1
-                self._kept.append((module, key[1], forward, values))
+                self._kept.append((module, key[1], forward, kept))
             return output
 
         return hearing
 
-    def _is_left(self, module: Any, values: dict[str, Any]) -> bool:
-        """Whether a call is not kept: there are enough, it is large, or what is bad came in."""
+    def _keeps(self, module: Any, values: dict[str, Any]) -> bool:
+        """Whether a call is kept: there are not enough, it is not large, and nothing bad came in."""
         tensors = [value for value in values.values() if isinstance(value, torch.Tensor)]
-        if self._counts[type(module), True] >= _MOST_CALLS or sum(t.numel() for t in tensors) > _MOST_ELEMENTS:
-            return True
-        return not all(map(_is_finite, tensors))
+        small = self._counts[type(module), True] < _MOST_CALLS and sum(t.numel() for t in tensors) <= _MOST_ELEMENTS
+        return small and all(map(is_finite, tensors))
 
 
 def _is_of_the_program(frame: FrameType | None) -> bool:
@@ -165,13 +172,12 @@ def _compute(module: Any, forward: Callable[..., Any], values: dict[str, Any], c
     return forward(bare, **values)
 
 
+@contextmanager
+def _unseen() -> Generator[None]:
+    """What is done in the block is none of the program's operations."""
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        yield
+
+
 def _copied(value: Any) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        return value.detach().clone().requires_grad_(value.requires_grad)
-
-
-def _is_finite(value: torch.Tensor) -> bool:
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-        return bool(torch.isfinite(value.detach()).all())
+    return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
