@@ -24,7 +24,7 @@ ARGUMENTS: Final = (
         "guard",
         parameters=("blank", "reduction", "zero_infinity"),
         values=(("", "True"),),
-        instead="a target without an alignment has a loss of 0 and no gradient",
+        instead="a target that has no alignment with its input has a loss of 0 and no gradient",
     ),
     ArgumentIntent(
         ("WN109", "WN110", "WN101", "WN704"),
