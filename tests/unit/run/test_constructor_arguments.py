@@ -6,9 +6,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 import whynan
+from whynan.records.intents import ArgumentIntent
 from whynan.run.suppressions import user_files
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ def only_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WATCHED = """
-import torch
 import whynan
 from torch import nn
 
@@ -51,7 +50,6 @@ def train():
     return watched.report
 """
 STEPPED = """
-import torch
 
 torch.manual_seed(0)
 model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).to(DTYPE)
@@ -147,7 +145,13 @@ def test_a_module_is_given_another_argument_where_it_is_constructed(
     assert [fix.verdict.status for fix in fixes if f"{added}\n" in fix.patch] == [status], fixes
     if status == "guarded":
         (given,) = fixes[0].verdict.stand_ins
-        assert (given.lack, given.least, given.greatest, given.count, given.gradient_zero) == ("infinite", 0, 0, 1, True)
+        assert (given.lack, given.least, given.greatest, given.count, given.gradient_zero) == (
+            "infinite",
+            0,
+            0,
+            1,
+            True,
+        )
         assert fixes[0].verdict.why.startswith("a target that has no alignment with its input has a loss of 0")
     assert vars(module.criterion) == held
     assert {source.file for source in report.run.sources} >= {module.__file__}
@@ -164,6 +168,35 @@ def test_two_constructions_that_nothing_tells_apart_are_said(loaded: Callable[[s
     fixes = loaded(text).train().findings[0].fixes
     assert not any(fix.patch and "Similarity" in fix.patch for fix in fixes)
     assert any("2 calls construct a CosineSimilarity" in fix.verdict.why for fix in fixes)
+
+
+@pytest.mark.parametrize(
+    ("text", "row"),
+    [
+        (
+            watched("CosineSimilarity(1, 0)", COSINE, ZERO_ROW),
+            {"rules": ("WN109", "WN110", "WN101", "WN704"), "classes": ("torch.nn.CosineSimilarity",), "value": "3.0"},
+        ),
+        (
+            watched("LayerNorm(8, eps=0)", "(criterion(y) * model(x)).mean()", "y[3] = 1 if step == 6 else y[3]"),
+            {"rules": ("WN107", "WN109", "WN704"), "classes": ("torch.nn.LayerNorm",), "value": "0.1"},
+        ),
+        (
+            watched("CTCLoss()", CTC),
+            {"rules": ("WN603",), "classes": ("torch.nn.CTCLoss",), "name": "blank", "value": "1", "kind": "guard"},
+        ),
+    ],
+)
+def test_a_wrong_value_is_neither_verified_nor_guarded(
+    text: str, row: dict[str, Any], loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin: the row of another catalogue, whose value moves what is healthy or mends nothing."""
+    wrong = ArgumentIntent(
+        row["rules"], row["classes"], row.get("name", "eps"), row.get("kind", "epsilon"), (("", row["value"]),)
+    )
+    monkeypatch.setattr("whynan.run.proof.arguments.arguments_of", lambda rule: (wrong,) if rule in wrong.rules else ())
+    fixes = [fix for fix in fixes_of(loaded(text).train()) if f"={row['value']}" in fix.patch]
+    assert [fix.verdict.status for fix in fixes] == ["rejected"]
 
 
 def test_an_object_that_has_another_value_was_not_constructed_there(loaded: Callable[[str], ModuleType]) -> None:

@@ -120,6 +120,21 @@ def constructions(texts: Mapping[str, str], cls: str) -> list[Construction] | st
     return calls or f"no call in the program's own files makes the {cls.rpartition('.')[2]}"
 
 
+def assignment(texts: Mapping[str, str], name: str) -> str | None:
+    """Where an argument is assigned after the call: to an attribute of another object than ``self``, or by its key."""
+    for path, text in texts.items():
+        for node in ast.walk(parse_or_none(text) or ast.Module([], [])) if name in text else ():
+            match node:
+                case ast.Attribute(attr=attribute, value=owner, ctx=ast.Store()) if attribute == name:
+                    if not (isinstance(owner, ast.Name) and owner.id == "self"):
+                        return f"{path}:{node.lineno}"
+                case ast.Subscript(slice=ast.Constant(value=key), ctx=ast.Store()) if key == name:
+                    return f"{path}:{node.lineno}"
+                case _:
+                    pass
+    return None
+
+
 def edit_title(cls: str, intent: ArgumentIntent, value: str) -> str:
     """An argument of a class's constructor, as it is written."""
     return f"{cls.rpartition('.')[2]}({intent.name}={value})"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from whynan.fixes.candidates import Declined
-from whynan.fixes.python.constructors import ArgumentEdit, constructions, edit_title
+from whynan.fixes.python.constructors import ArgumentEdit, assignment, constructions, edit_title
 from whynan.replay.checkpoint import stack
 from whynan.rules.arguments import arguments_of
 from whynan.run.proof.local_proof import namespace_of
@@ -96,6 +96,8 @@ def _proposal(
     failing, objects = heard.failing(cls), tuple(one for one in heard.of(cls) if type(one) is class_named(cls))
     value = intent.value_for(dtype)
     title = edit_title(cls, intent, value)
+    if (later := assignment(texts, intent.name)) is not None:
+        return Declined(title, f"{later} assigns it later")
     calls = constructions(texts, cls)
     if isinstance(calls, str):
         return Declined(title, calls)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from whynan.fixes.candidates import Declined
-from whynan.fixes.python.constructors import ArgumentEdit, Target, argument_edits, constructions
+from whynan.fixes.python.constructors import ArgumentEdit, Target, argument_edits, assignment, constructions
 from whynan.rules.arguments import ARGUMENTS
 
 if TYPE_CHECKING:
@@ -135,6 +135,19 @@ def test_what_hands_the_class_on_or_derives_from_it_is_no_call_of_it() -> None:
     assert "hands the class on" in made.why
     derived = "import torch\nclass Mine(torch.optim.Adam):\n    def __init__(self, p):\n        super().__init__(p)\n"
     assert isinstance(edit_of(derived), Declined)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("optimizer.param_groups[0]['eps'] = 0", "train.py:1"),
+        ("for m in model.modules():\n    m.eps = 0", "train.py:2"),
+        ("self.eps = eps", None),
+        ("eps = 0\nprint(m.eps)", None),
+    ],
+)
+def test_an_argument_that_is_assigned_later_is_found(text: str, where: str | None) -> None:
+    assert assignment({"train.py": text}, "eps") == where
 
 
 def test_each_edit_of_a_row_is_made_anew_from_the_text() -> None:
