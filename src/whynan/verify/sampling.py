@@ -212,8 +212,8 @@ def fresh_samples(
 def grown_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Sample], bool]) -> Iterator[Sample]:
     """Inputs that are not bound to what was captured, of the run's dtype: for where nothing healthy was.
 
-    Dimensions of no or one element have four, if the function accepts that, values are of either sign, and a mask
-    of nothing or of all takes every other element.
+    Dimensions of no or one element have four, if the function accepts that, values are of either sign, a mask of
+    nothing or of all takes every other element, and of whole numbers that are all alike every other one is 0.
     """
     whole = [s for s in (_grown(s) for s in captured[-_MOST_GROWN:]) if accepts(s)]
     for number, model in enumerate(whole or [s for s in captured[-1:] if accepts(s)]):
@@ -234,6 +234,9 @@ def _grown(sample: Sample) -> Sample:
         if dtype_name(tensor) == "bool" and filled.all() == filled.any():
             # a mask of nothing, or of all
             filled = ((np.arange(filled.size) % 2 == 0) ^ filled.any()).reshape(shape)
+        elif dtype_name(tensor).startswith("int") and filled.size > 1 and (filled == filled.reshape(-1)[0]).all():
+            # targets that are all ignored
+            filled = np.where(np.arange(filled.size).reshape(shape) % 2 == 0, 0, filled)
         large[name] = tensor_of(filled, tensor)
     return replace(sample, arguments=with_tensors(sample.arguments, large), cotangent=None)
 

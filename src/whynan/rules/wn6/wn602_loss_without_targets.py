@@ -114,10 +114,11 @@ RULE = Rule(
         *(
             reformulation(
                 "the sum of the losses over the number of targets, at least 1",
-                f"{name}(x, t)",
-                f"{name}(x, t, reduction='sum') / clamp(sum(t != -100), min=1)",
+                f"{name}(x, t{given})",
+                f"{name}(x, t{given}, reduction='sum') / clamp(sum(t != {ignored}), min=1)",
             )
             for name in ("cross_entropy", "nll_loss")
+            for given, ignored in ((", ignore_index=i", "i"), ("", "-100"))
         ),
         *QUOTIENT,
     ),
