@@ -113,10 +113,13 @@ def constructions(texts: Mapping[str, str], cls: str) -> list[Construction] | st
         place = Place(text)
         if place.tree is None:
             return f"{path} does not parse"
-        found = _calls(place, path, cls)
-        if isinstance(found, str):
-            return found
-        calls += found
+        for node, parent in place.parents.items():
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not _means(place, node, cls):
+                continue
+            if isinstance(parent, ast.Call) and parent.func is node:
+                calls.append(Construction(path, parent, place))
+            elif not _only_asks(place, node):
+                return f"{path}:{node.lineno} hands the class on, and it cannot be told what is made of it"
     return calls or f"no call in the program's own files makes the {cls.rpartition('.')[2]}"
 
 
@@ -151,47 +154,29 @@ def argument_edits(path: str, text: str, intent: ArgumentIntent) -> Iterator[Arg
                     yield made
 
 
-def _calls(place: Place, path: str, cls: str) -> list[Construction] | str:
-    """The calls of a class in a file; or why its objects may be made by others, too."""
-    found: list[Construction] = []
-    for node, parent in place.parents.items():
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not _means(place, node, cls):
-            continue
-        if isinstance(parent, ast.Call) and parent.func is node:
-            found.append(Construction(path, parent, place))
-        elif not _only_asks(place, node, parent):
-            return f"{path}:{node.lineno} hands the class on, and it cannot be told what is made of it"
-    return found
-
-
 def _means(place: Place, node: ast.Name | ast.Attribute, cls: str) -> bool:
     """Whether a name is the class's, in whichever of torch's modules it is looked up."""
     if not isinstance(node.ctx, ast.Load):
         return False
-    names = place.meaning(node)
-    if names is None:
-        return False
-    wanted = cls.split(".")
+    names, wanted = place.meaning(node) or [""], cls.split(".")
     return names[-1] == wanted[-1] and names[: len(wanted) - 1] == wanted[:-1]
 
 
-def _only_asks(place: Place, node: ast.AST, parent: ast.AST) -> bool:
+def _only_asks(place: Place, node: ast.AST) -> bool:
     """Whether a class is named where nothing is made of it: a question, an annotation, a base, a longer name."""
     child = node
     for above in place.above(node):
         match above:
+            case ast.Attribute() if child is node:
+                return True
+            case ast.arg() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                return True
             case ast.Call(func=ast.Name(id=name)) if name in _QUESTIONS:
                 return True
-            case ast.ClassDef(bases=bases) if child in bases:
-                return True
-            case ast.arg() | ast.AnnAssign(value=None):
-                return True
-            case ast.AnnAssign(annotation=annotation) if child is annotation:
-                return True
-            case ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns) if child is returns:
-                return True
-            case ast.Attribute() if above is parent:
-                return True
+            case ast.AnnAssign(annotation=annotation, value=value):
+                return child is annotation or value is None
+            case ast.arguments() | ast.stmt():
+                return False
             case _:
                 child = above
     return False

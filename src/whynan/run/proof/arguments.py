@@ -81,20 +81,22 @@ def proposals(
             heard[intent.owner] = hear(*objects_of((finding.rule,), intent.owner))
         objects = heard[intent.owner]
         # without its objects there is nothing to be proved
-        found = None if isinstance(objects, str) else _proposal(intent, finding.element.dtype, texts, objects)
+        found = None if isinstance(objects, str) else _proposal(intent, finding, texts, objects)
         if found is not None:
             yield found
 
 
 def _proposal(
-    intent: ArgumentIntent, dtype: str, texts: Mapping[str, str], heard: HeardObjects
+    intent: ArgumentIntent, finding: Finding, texts: Mapping[str, str], heard: HeardObjects
 ) -> ArgumentProposal | Declined | None:
-    """The argument of the call that constructed what was heard to fail; None where that is of no class of its own."""
-    cls = next((cls for cls in intent.classes if {type(one) for one in heard.failing(cls)} == {class_named(cls)}), None)
+    """The argument of the call that constructed what was heard to fail; None where nothing of its classes does."""
+    # of a module whose gradient is bad the output may be none
+    found = {c: heard.failing(c) or (heard.of(c) if finding.phase == "backward" else ()) for c in intent.classes}
+    cls = next((c for c, failing in found.items() if {type(one) for one in failing} == {class_named(c)}), None)
     if cls is None:
         return None
-    failing, objects = heard.failing(cls), tuple(one for one in heard.of(cls) if type(one) is class_named(cls))
-    value = intent.value_for(dtype)
+    failing, objects = found[cls], tuple(one for one in heard.of(cls) if type(one) is class_named(cls))
+    value = intent.value_for(finding.element.dtype)
     title = edit_title(cls, intent, value)
     if (later := assignment(texts, intent.name)) is not None:
         return Declined(title, f"{later} assigns it later")
@@ -118,6 +120,8 @@ def _proposal(
     objects = tuple(one for one in objects if _has_given(one, edit, intent.name))
     live = LiveArgument(objects, intent.name, ast.literal_eval(edit.value))
     verdict = heard.verdict(live, intent.kind)
+    if verdict.status == "unverified":
+        return None
     if verdict.status == "guarded" and intent.instead:
         verdict = verdict.model_copy(update={"why": f"{intent.instead}; {verdict.why}"})
     return ArgumentProposal(edit, live, verdict)

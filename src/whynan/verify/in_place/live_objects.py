@@ -98,9 +98,8 @@ class ModuleCalls:
         return instances(self._called.values(), cls)
 
     def failing(self, cls: str) -> tuple[Any, ...]:
-        """Those that gave something bad; all of them where none did, and a gradient is what is bad."""
-        found = {id(module): module for module, is_bad, _, _ in self._kept if is_bad}
-        return instances(found.values(), cls) or self.of(cls)
+        """Those that gave something bad."""
+        return instances({id(module): module for module, is_bad, _, _ in self._kept if is_bad}.values(), cls)
 
     def verdict(self, live: LiveArgument, kind: FixKind) -> FixVerdict:
         """The verdict on an argument by what its modules compute with it: in the calls heard, and in fresh ones."""

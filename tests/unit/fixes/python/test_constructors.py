@@ -88,6 +88,7 @@ def test_a_question_an_annotation_and_a_base_make_no_object() -> None:
     [
         ("make = torch.optim.Adam\na = torch.optim.Adam(p)", "train.py:2 hands the class on"),
         ("a = build(torch.optim.Adam, torch.optim.Adam(p))", "train.py:2 hands the class on"),
+        ("def f(make=torch.optim.Adam): ...\na = torch.optim.Adam(p)", "train.py:2 hands the class on"),
         ("a = torch.optim.Adam(p, **options)", "what the call at train.py:2 is given cannot be told (* or **)"),
         ("a = torch.optim.Adam(p, 1, (0.9, 0.99), 0)", "what the call at train.py:2 gives by position may be eps"),
         ("a = torch.optim.Adam(p, eps=1e-8)", "it is written so already"),
