@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import copy
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from whynan.records.intents import FixKind
     from whynan.verify.in_place.live_objects import LiveArgument
 
-_SCALES: Final = (0.0625, 16.0)
+_SMALLER, _LARGER = 0.0625, 16.0
 """The gradients of the step times these, and once others of their size, are what an argument was not chosen on."""
 
 
@@ -98,49 +98,81 @@ class OptimizerSteps:
 
 
 def _verdict(steps: Sequence[_Step], argument: LiveArgument) -> FixVerdict:
-    """Cured, kept, not invented."""
+    """Cured, kept, not invented: in these steps, and in the same ones of other gradients."""
     if any(not _step_of(s.optimizer).__module__.startswith("torch.optim") for s in steps):
         return _unknown("its step is the program's own")
-    old, new = _updates(steps), _updates(steps, argument)
-    bad = ~np.isfinite(old)
-    if not bad.any():
+    own = _Updates.of(steps, argument)
+    others = [_Updates.of(list(other), argument) for other in zip(*map(_fresh, steps), strict=True)]
+    if not own.bad.any():
         return _unknown("the step that was kept does not fail by itself")
-    if left := int((~np.isfinite(new)).sum()):
-        why = f"still NaN or Inf in {left:,} of {int(bad.sum()):,} updates"
-        return FixVerdict(status="rejected", forward_finite=False, why=why)
-    healthy, (moved, most) = int((~bad).sum()), _moves(old, new)
-    further = 0
-    for gradients in zip(*(_fresh(step) for step in steps), strict=True):
-        others = [_Step(s.optimizer, s.before, given) for s, given in zip(steps, gradients, strict=True)]
-        again = _updates(others, argument)
-        if not np.isfinite(again).all():
-            return FixVerdict(status="rejected", forward_finite=True, why="NaN or Inf in updates of other gradients")
-        further += _moves(_updates(others), again)[0]
+    healthy, (moved, most) = int((~own.bad).sum()), own.moves()
 
-    def told(status: Any, why: str) -> FixVerdict:
+    def told(status: Any, why: str, *, finite: bool = True) -> FixVerdict:
         counted = {"healthy_elements": healthy, "healthy_worse": moved, "max_rel": most} if healthy else {}
-        return FixVerdict(status=status, forward_finite=True, why=why, **counted)
+        return FixVerdict(status=status, forward_finite=finite, why=why, **counted)
 
+    if left := int((~np.isfinite(own.new)).sum()):
+        return told("rejected", f"still NaN or Inf in {left:,} of {int(own.bad.sum()):,} updates", finite=False)
+    if not all(np.isfinite(other.new).all() for other in others):
+        return told("rejected", "NaN or Inf in updates of other gradients")
     share = f"{moved:,} of {healthy:,} healthy updates, by up to {most:.3g} relative"
     if most >= BOUND:
         return told("rejected", f"changes {share}")
-    given, exact = new[bad], _updates(steps, dtype=torch.float64)[bad]
-    # 0 / 0 has no value there, and 0 is what an optimizer gives where there is no gradient
-    undefined = np.isnan(exact)
-    wrong = np.where(undefined, given != 0, ~(np.abs(given - exact) <= BOUND * np.abs(exact)))
-    finite = f"the update is finite in all {given.size:,} elements in which it was not"
-    if wrong.any():
-        at = int(np.argmax(np.where(wrong, np.abs(given), -1.0)))
-        made, meant = (format_value(float(numbers[at]), digits=3) for numbers in (given, exact))
-        finite = f"gives an update of {made} where the exact one is {meant}"
-        if abs(given[at]) > 2 * max(np.abs(old[~bad]).max(initial=0.0), np.nan_to_num(abs(exact[at]), posinf=0.0)):
-            return told("rejected", finite)
-    if not (moved or further or wrong.any()):
+    wrong, finite = 0, f"the update is finite in all {int(own.bad.sum()):,} elements in which it was not"
+    for each, where in ((own, ""), *((other, ", of other gradients") for other in others)):
+        if (example := each.invented()) is not None:
+            wrong += 1
+            finite = f"gives an update of {format_value(example[0], digits=3)} where the exact one is "
+            finite += format_value(example[1], digits=3) + where
+            if abs(example[0]) > 2 * max(each.largest, np.nan_to_num(abs(example[1]), posinf=0.0)):
+                return told("rejected", finite)
+    if not (moved or wrong or any(other.moves()[0] for other in others)):
         found = told("verified", f"{finite}; none of {healthy:,} healthy updates moves")
-        count = int(undefined.sum())
-        zero = StandIn(output=0, lack="undefined", least=0.0, greatest=0.0, count=count, total=old.size)
+        count = int(np.isnan(own.exact).sum())
+        zero = StandIn(output=0, lack="undefined", least=0.0, greatest=0.0, count=count, total=own.old.size)
         return found.model_copy(update={"status": "guarded", "stand_ins": (zero,)}) if count else found
     return told("distorting", f"moves {share if moved else 'some updates of other gradients'}; {finite}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Updates:
+    """The updates of steps as they are, with another argument, and, of those that are bad, as float64 gives them."""
+
+    old: np.ndarray
+    new: np.ndarray
+    exact: np.ndarray
+
+    @classmethod
+    def of(cls, steps: Sequence[_Step], argument: LiveArgument) -> _Updates:
+        """Those of some steps."""
+        old = _updates(steps)
+        return cls(old, _updates(steps, argument), _updates(steps, dtype=torch.float64)[~np.isfinite(old)])
+
+    @property
+    def bad(self) -> np.ndarray:
+        """Which are NaN or Inf."""
+        return ~np.isfinite(self.old)
+
+    @property
+    def largest(self) -> float:
+        """The largest healthy one."""
+        return float(np.abs(self.old[~self.bad]).max(initial=0.0))
+
+    def moves(self) -> tuple[int, float]:
+        """How many healthy updates are others, and by how much of themselves at most."""
+        before, after = self.old[~self.bad], self.new[~self.bad]
+        off = np.abs(after - before)
+        return int((off > 0).sum()), float((off / np.where(off > 0, np.abs(before), 1.0)).max(initial=0.0))
+
+    def invented(self) -> tuple[float, float] | None:
+        """The largest of those that were bad and are not the exact one now, and the exact one.
+
+        0 / 0 has no value; 0 is what an optimizer gives where there is no gradient.
+        """
+        given, exact = self.new[self.bad], self.exact
+        wrong = np.where(np.isnan(exact), given != 0, ~(np.abs(given - exact) <= BOUND * np.abs(exact)))
+        at = int(np.argmax(np.where(wrong, np.abs(given), -1.0))) if wrong.any() else None
+        return None if at is None else (float(given[at]), float(exact[at]))
 
 
 def _updates(
@@ -180,23 +212,15 @@ def _step_of(optimizer: Any) -> Any:
     return getattr(step, "__wrapped__", step)
 
 
-def _fresh(step: _Step) -> Iterator[Sequence[Tensor | None]]:
-    """Gradients that a value was not chosen on; 0 where those of the step are."""
+def _fresh(step: _Step) -> Iterator[_Step]:
+    """The step of gradients that a value was not chosen on; 0 where its own are."""
     random = torch.Generator().manual_seed(0)
-    for scale in _SCALES:
-        yield [None if g is None else g * scale for g in step.gradients]
-    yield [
-        None if g is None else torch.randn(g.shape, generator=random).to(g) * g.float().abs().mean().to(g) * (g != 0)
-        for g in step.gradients
-    ]
 
+    def drawn(g: Tensor) -> Tensor:
+        return torch.randn(g.shape, generator=random).to(g) * g.float().abs().mean().to(g) * (g != 0)
 
-def _moves(old: np.ndarray, new: np.ndarray) -> tuple[int, float]:
-    """How many healthy updates are others, and by how much of themselves at most."""
-    healthy = np.isfinite(old)
-    before, after = old[healthy], new[healthy]
-    off = np.abs(after - before)
-    return int((off > 0).sum()), float((off / np.where(off > 0, np.abs(before), 1.0)).max(initial=0.0))
+    for other in (lambda g: g * _SMALLER, lambda g: g * _LARGER, drawn):
+        yield replace(step, gradients=[None if g is None else other(g) for g in step.gradients])
 
 
 def _unknown(why: str) -> FixVerdict:

@@ -249,6 +249,9 @@ class _Proving:
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
             made = tuple(fix for fix in made if fix.patch)
+            # nor is what is said in words and was tried
+            tried = {fix.title.partition("(")[2].partition("=")[0] for fix in arguments if fix.patch}
+            settings = tuple(fix for fix in settings if fix.title.partition("=")[0] not in tried)
         if any(fix.verdict.status in APPLICABLE for fix in arguments):
             # what is said in words is done
             settings = ()
