@@ -165,6 +165,30 @@ def test_two_constructions_are_told_apart_by_what_holds_the_object(loaded: Calla
     assert "-criterion = nn.CosineSimilarity(1, 0)" in fix.patch
 
 
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.LayerNorm(8, eps=0)
+        self.b = nn.LayerNorm(8, eps=0)
+
+    def forward(self, x):
+        return self.a(x) + self.b(x * (x[:, :1] != 1))
+
+net = Net()
+"""
+
+
+def test_two_constructions_in_a_class_are_told_apart_by_what_holds_the_object(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    batch = "y[3] = 1 + torch.arange(8) if step == 6 else y[3]"
+    report = loaded(watched("Identity()", "(net(y) * model(x)).mean()", batch, more=NET)).train()
+    fixes = [fix for fix in fixes_of(report) if "LayerNorm" in fix.title]
+    assert {fix.verdict.status for fix in fixes} == {"distorting"}
+    assert all("-        self.b = nn.LayerNorm(8, eps=0)" in fix.patch for fix in fixes)
+
+
 def test_two_constructions_that_nothing_tells_apart_are_said(loaded: Callable[[str], ModuleType]) -> None:
     text = watched("Sequential(nn.CosineSimilarity(1, 0))[0]", COSINE, ZERO_ROW, more="c = nn.CosineSimilarity(1, 0)\n")
     fixes = loaded(text).train().findings[0].fixes
