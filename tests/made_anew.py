@@ -26,8 +26,10 @@ def check(report: Report, folder: Path | None = None) -> int:
         if "\\udc" in site.file:
             # a name that is no UTF-8 stands escaped in a document, and is no path any more
             continue
-        text = open_editable(os.path.realpath(os.path.join(folder or os.getcwd(), site.file)), folder=os.sep).text
-        edited = regenerate_text(site.file, text, offer.finding, offer.fix)
+        file = offer.file
+        assert file is not None
+        text = open_editable(os.path.realpath(os.path.join(folder or os.getcwd(), file)), folder=os.sep).text
+        edited = regenerate_text(file, text, offer.finding, offer.fix)
         assert isinstance(edited, str), (offer.fix.title, edited)
         assert edited != text
         made += 1

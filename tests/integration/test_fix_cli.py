@@ -100,6 +100,30 @@ def number_of(here: Path, words: str) -> int:
     raise AssertionError(told)
 
 
+def test_an_argument_is_given_where_the_optimizer_is_constructed(tmp_path: Path) -> None:
+    """In another file than that of the step, which is the first one; the program runs on with it."""
+    made = "torch.optim.Adam(head.parameters(), lr=0.1, eps=0)"
+    (tmp_path / "makers.py").write_text(f"import torch\n\n\ndef make(head):\n    return {made}\n")
+    program = PROGRAM.replace("torch.optim.SGD(head.parameters(), lr=0.1)", "make(head)")
+    program = program.replace("    features[1] *= 1000\n", "    pass\n").replace("step == 2", "True")
+    program = program.replace("pass\n", "features[:, 2] = 0\n").replace(
+        "import torch\n", "import torch\nfrom makers import make\n", 1
+    )
+    (tmp_path / "train.py").write_text(program)
+    assert trained(tmp_path) == "False\n"
+    done = whynan(tmp_path, "run", "--rerun", "--json", "report.json", "train.py")
+    assert done.returncode == 1
+    assert "in makers.py" in done.stderr
+    (finding,) = json.loads((tmp_path / "report.json").read_text())["findings"]
+    assert finding["site"]["file"] == "train.py"
+    assert [fix["verdict"]["status"] for fix in finding["fixes"]] == ["guarded", "distorting"]
+    applied = whynan(tmp_path, "fix", "report.json", "--apply", "--yes")
+    assert applied.returncode == 0, applied.stderr
+    assert (tmp_path / "makers.py").read_text().endswith("eps=1e-20)\n")
+    assert trained(tmp_path) == "True\n"
+    assert "in the file already" in whynan(tmp_path, "fix", "report.json", "--apply", "--yes").stderr
+
+
 def test_the_program_as_it_is_ends_with_bad_parameters(here: Path) -> None:
     assert trained(here) == "False\n"
 

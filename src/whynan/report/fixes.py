@@ -164,8 +164,7 @@ def _choosing(offer: Offer, *, lacks: bool) -> str:
     if fix.kind == "graph":
         does = f"--choose {number} --output FILE.onnx writes a model with it"
     else:
-        file = "the file" if offer.finding.site is None else offer.finding.site.file
-        does = f"--choose {number} --apply edits {file}"
+        does = f"--choose {number} --apply edits {offer.file or 'the file'}"
     return does + _WARNINGS.get(fix.verdict.status, "")
 
 

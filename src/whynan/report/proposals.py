@@ -17,11 +17,15 @@ from whynan.report.wording import count_text, reason_text
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One fix of a report by the number, from 1, that it is chosen by, and the finding that it mends."""
+    """One fix of a report by the number, from 1, that it is chosen by, and the finding that it mends.
+
+    ``file``: of the run, the one that it edits.
+    """
 
     number: int
     finding: Finding
     fix: Fix
+    file: str | None
 
 
 def offers(report: Report) -> tuple[Offer, ...]:
@@ -37,13 +41,21 @@ def offers(report: Report) -> tuple[Offer, ...]:
             if change is None or change not in known:
                 found.append((finding, fix))
             known.update(() if change is None else (change,))
-    return tuple(Offer(number, finding, fix) for number, (finding, fix) in enumerate(found, 1))
+    return tuple(Offer(n, finding, fix, edited_file(report, finding, fix)) for n, (finding, fix) in enumerate(found, 1))
 
 
 def best(told: Iterable[Offer], kind: str) -> Offer | None:
     """The fix that is made where none is chosen: the first verified one of a kind, else the first guarded one."""
     of_kind = [offer for offer in told if offer.fix.kind == kind]
     return next((o for status in APPLICABLE for o in of_kind if o.fix.verdict.status == status), None)
+
+
+def edited_file(report: Report, finding: Finding, fix: Fix) -> str | None:
+    """The file of the run that a fix edits: the one that its change names, else that of its finding."""
+    header = next((line for line in (fix.patch or "").splitlines() if line.startswith("+++ ")), "")
+    name = header.removeprefix("+++ ").rstrip("\t").removeprefix("b/").lstrip("/")
+    known = (source.file for source in report.run.sources if source.file.replace("\\", "/").lstrip("/") == name)
+    return next(known, None if finding.site is None else finding.site.file)
 
 
 def choice_of(report: Report, fix: Fix) -> str:
@@ -94,7 +106,7 @@ def add_fixes(
     most = len(shown) if show_all else 1 if is_enough else min(max(proved, 1), _FIXES_SHOWN)
     most = min(most, _MOST_FIXES)
     for fix in shown[:most]:
-        _fix(page, fix)
+        _fix(page, fix, finding, report)
     if (more := len(shown) - most) > 0:
         page.row("", _more(shown[-more:], is_all=show_all or len(finding.fixes) > _MOST_FIXES))
     if rejected := len(fixes) - len(shown):
@@ -140,7 +152,7 @@ def _is_shown(fix: Fix) -> bool:
     return fix.verdict.status != "unverified"
 
 
-def _fix(page: Page, fix: Fix) -> None:
+def _fix(page: Page, fix: Fix, finding: Finding, report: Report) -> None:
     verdict = fix.verdict
     edits = _edits(fix.patch or "") if _is_shown(fix) else []
     why = reason_text(verdict)
@@ -148,6 +160,9 @@ def _fix(page: Page, fix: Fix) -> None:
     page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {told}")
     if why and not edits:
         page.row("", why)
+    file = edited_file(report, finding, fix) if edits else None
+    if finding.site is not None and file is not None and file != finding.site.file:
+        page.row("", f"in {file}")
     for line in edits[:_PATCH_LINES]:
         page.row("", (line, "green" if line.startswith("+") else "red"))
     if len(edits) > _PATCH_LINES:

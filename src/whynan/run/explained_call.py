@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import UsageError, WhynanError
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from whynan.records import Report
     from whynan.run.call_target import Target
     from whynan.run.guarded_capture import GuardedCapture
+    from whynan.run.proof.arguments import HeardObjects
     from whynan.run.region import Region
+    from whynan.verify.in_place.live_objects import LiveArgument
     from whynan.verify.in_place.visits import Visits
 
 
@@ -138,31 +141,34 @@ class TargetRerunner:
             return why or "; ".join(swap.left) or "the target did not come there when it was called again"
         return recorder.visits
 
-    def trial(self, path: str, before: str, after: str) -> Report | str:
-        """The report of a call in which a file has another text; or why there is none."""
+    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+        """What hears of the objects that the target uses, once it has; or why it has not."""
+        with objects.heard():
+            return self._run(None) or objects
+
+    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | str:
+        """The report of a call with another text of a file, and argument of live objects; or why there is none."""
         from whynan.verify.in_place.swap import swap_code
 
         region = self._region()
         try:
             with swap_code(path, before, after) as swap:
-                if not swap.swapped:
+                if live is None and not swap.swapped:
                     return "; ".join(swap.left) or "no function of the target is changed by it"
-                why = self._run(region)
+                why = self._run(region, live)
         except SyntaxError as error:
             return f"the edited text is no Python ({error.msg})"
         return with_surroundings(region.report, region.trace) if why is None else why
 
-    def _run(self, region: Region | None) -> str | None:
+    def _run(self, region: Region | None, live: LiveArgument | None = None) -> str | None:
         """Call the target from the state of the first call; gives why that did not come to its end."""
         watching = self._region().watching if region is None else region.watching
         if not self._call.rewind(watching):
             return sentence(FAILED)
         try:
-            if region is None:
+            # the state of the first call has what the objects had
+            with nullcontext() if live is None else live.apply(), nullcontext() if region is None else _entered(region):
                 self._call.call_for_fix(watching)
-            else:
-                with _entered(region):
-                    self._call.call_for_fix(watching)
         except Exception as error:
             return f"the target raised {exception_text(error)}"
         finally:

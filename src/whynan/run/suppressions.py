@@ -193,10 +193,14 @@ def comment_at(finding: Finding, known: Sequence[Comment] | None = None) -> Comm
 
 def all_comments(main: str | None) -> list[Comment]:
     """Those of every file of the user's that is loaded; of the script too, whose name Python forgets as it ends."""
+    return [comment for file in user_files(main) for comment in comments_of(file)]
+
+
+def user_files(main: str | None) -> tuple[str, ...]:
+    """The files of the user's that are loaded, and the script, as sites name them."""
     files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
     sources = (file for file in (main, *files) if isinstance(file, str) and file.endswith(".py"))
-    named = dict.fromkeys(file_of_site(file) for file in sources if owner_of(file) is Owner.USER)
-    return [comment for file in named for comment in comments_of(file)]
+    return tuple(dict.fromkeys(file_of_site(file) for file in sources if owner_of(file) is Owner.USER))
 
 
 @lru_cache(maxsize=1024)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -29,6 +30,17 @@ def parse_or_none(text: str) -> ast.Module | None:
             compile(text, "<text>", "exec", dont_inherit=True)  # the symbol table refuses what the grammar lets through
             return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+
+
+def file_text(path: str) -> str | None:
+    """The text of a file of Python's, with its own line ends; None where it cannot be read."""
+    try:
+        with open(path, "rb") as raw:
+            encoding, _ = tokenize.detect_encoding(raw.readline)
+        with open(path, encoding=encoding, newline="") as file:
+            return file.read()
+    except (OSError, SyntaxError, UnicodeError):
         return None
 
 

@@ -138,6 +138,10 @@ class _Recorder(TorchDispatchMode):
                 raise UnrecordableError(str(func))
             self._write(bound[written[0]], self._written_value(func, bound, kept, written[0]))
             return
+        if _base(func) in TORCH.having("uninitialised"):
+            # it may be filled without an operator, and is read where it is used
+            self._alive += outs
+            return
         if _is_value_free(func, kept):
             for each in outs:
                 self._remember(each, self._constant(each))
@@ -185,6 +189,7 @@ class _Recorder(TorchDispatchMode):
 
     def _write(self, tensor: Tensor, name: str) -> None:
         """Let the memory of a tensor hold what ``name`` is, in all its views."""
+        self.name_of(tensor)
         layout, memory = layout_of(tensor), self._memories[tensor.untyped_storage()._cdata]
         known = memory.find_alias(layout, tensor.requires_grad)
         whole = layout == memory.layout

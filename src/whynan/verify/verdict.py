@@ -266,12 +266,8 @@ class Judgement:
             stated += inexact(name, old, np.where(known_otherwise, np.nan, new[name]), dtype, truth)
         self._state(case, seen, self._without_limits(case, new, stated))
         if not any(given.gradient_zero for given in self.stand_ins.values()):
-            gradients = {name: truth for name, truth in known.items() if not name.isdecimal()}
-            stated = [
-                s
-                for name, t in gradients.items()
-                for s in inexact(name, case.old[name][0], new[name], case.old[name][1], t)
-            ]
+            gradients = [(name, *case.old[name]) for name in known if not name.isdecimal()]
+            stated = [s for name, old, dtype in gradients for s in inexact(name, old, new[name], dtype, known[name])]
             self._state(case, seen, self._without_limits(case, new, stated))
 
     def _without_limits(self, case: Case, new: Mapping[str, Any], stated: Sequence[Stated]) -> list[Stated]:

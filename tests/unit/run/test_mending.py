@@ -57,7 +57,7 @@ def test_an_escaped_finding_has_its_fixes_the_best_first(
 
 def test_the_report_shows_them(masked: tuple[Path, Report]) -> None:
     text = " ".join(str(masked[1]).split())
-    stated = r"fix guarded: the values read have no exact result in \d+ of \d+ elements: [\d.]+ is given; "
+    stated = r"fix guarded: there is no exact value in \d+ of \d+ elements: [\d.]+ is given; "
     kept = r"forward finite; none of [\d,]+ healthy elements moved "
     assert re.search(stated + kept + r"- Softmax\(m, axis=-1\) ", text)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from whynan.report.wording import reason_text
 from whynan.verify.verdict import judge
@@ -125,6 +126,38 @@ def test_where_an_exact_value_fits_the_dtype_nothing_else_may_stand() -> None:
         lambda x: entropy(x).clamp_min(-87.0),
     ):
         assert judge(entropy, repaired, [given], kind="guard", rounded=True).status == "rejected"
+
+
+def ctc(repaired: Callable[..., Any]) -> FixVerdict:
+    """Of a batch in which one target is longer than its input."""
+    logs = drawn(6, 3, 5).log_softmax(-1).requires_grad_()
+    return judge(lambda x: _ctc(x), repaired, [{"x": logs}], kind="guard")
+
+
+def _ctc(x: Any, **given: Any) -> Any:
+    return F.ctc_loss(x, torch.ones(3, 4, dtype=torch.long), (6, 2, 6), (2, 4, 1), reduction="none", **given)
+
+
+def test_a_ctc_loss_of_a_target_without_an_alignment_is_0() -> None:
+    found = ctc(lambda x: _ctc(x, zero_infinity=True))
+    assert found.status == "guarded"
+    assert reason_text(found).startswith(
+        "the exact value is infinite in 1 of 3 elements: 0 is given, and the gradient there is 0; forward and"
+    )
+
+
+@pytest.mark.parametrize(
+    "repaired",
+    [
+        lambda x: _ctc(x, blank=1),
+        lambda x: _ctc(x, blank=4, zero_infinity=True),
+        lambda x: 0 * _ctc(x, zero_infinity=True),
+        lambda x: torch.where(_ctc(x) == float("inf"), -1.0, _ctc(x, zero_infinity=True)),
+        lambda x: _ctc(x.detach(), zero_infinity=True) + 0 * x.sum(),
+    ],
+)
+def test_what_is_wrong_of_a_ctc_loss_is_not_guarded(repaired: Callable[..., Any]) -> None:
+    assert ctc(repaired).status not in ("verified", "guarded")
 
 
 def test_a_direction_of_nothing_lies_between_those_that_it_may_be() -> None:

@@ -10,11 +10,12 @@ from whynan.errors import UsageError
 from whynan.fixes import python as source
 from whynan.fixes.candidates import Declined
 from whynan.fixes.diffs import DiffError, Hunk, apply_diff, read_diff
-from whynan.records import Finding, Fix, Member, Report, Site
+from whynan.records import Finding, Fix, Member, Report
 from whynan.records.intents import FixIntent
 from whynan.records.report import Further
 from whynan.report.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
+from whynan.rules.arguments import arguments_of
 from whynan.rules.catalogue import rules
 from whynan.run.fix.file import RUN_AGAIN, Editable, open_editable
 
@@ -106,32 +107,21 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
 
     Raises ``UsageError`` where the file cannot be had as it was in the run, or what is made is not what was proved.
     """
-    site = _edited_place(offer)
+    path = offer.file
     if is_redacted(report):
         raise UsageError("this report was made with --redact, and names no file", "take that of the run without it")
-    if site is None or site.file.startswith("<"):
-        where = "no place in the source" if site is None else f"{site.file}, which is no file"
+    if path is None or path.startswith("<"):
+        where = "no place in the source" if path is None else f"{path}, which is no file"
         raise UsageError(f"fix {offer.number} is at {where}", "change it by hand")
-    recorded = next((s.sha256 for s in report.run.sources if s.file == site.file), None)
+    recorded = next((s.sha256 for s in report.run.sources if s.file == path), None)
     if recorded is None:
-        raise UsageError(f"the report does not say what {site.file} was during the run", RUN_AGAIN)
-    file = open_editable(site.file)
+        raise UsageError(f"the report does not say what {path} was during the run", RUN_AGAIN)
+    file = open_editable(path)
     if not file.is_of(recorded):
         if _is_there(file, offer.fix.patch, recorded):
             return None
         raise UsageError(f"{file.path} is not what it was during the run", RUN_AGAIN)
     return Edit(offer, file, _edited(file, offer))
-
-
-def _edited_place(offer: Offer) -> Site | None:
-    """A place in the file that a fix edits: that of its finding, or of another birth of the same cause."""
-    places = [offer.finding.site, *(member.site for member in offer.finding.also)]
-    try:
-        names = read_diff(offer.fix.patch or "").names
-    except DiffError:
-        return places[0]
-    edited = (s for s in places if s is not None and any(n.lstrip("/") == s.file.lstrip("/") for n in names))
-    return next(edited, places[0])
 
 
 def _is_there(file: Editable, change: str | None, recorded: str) -> bool:
@@ -167,6 +157,7 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Decli
         made = [candidate for each in texts for candidate in source.consistent_candidates(each, birth, _intents(birth))]
         texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
         declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
+    texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
     for each in texts:
         if each != text and _change(source.patch(path, text, each)) == proved:
             return each

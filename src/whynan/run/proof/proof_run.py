@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tokenize
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -40,6 +39,7 @@ from whynan.run.proof.whole_program import (
 from whynan.run.region import Region
 from whynan.run.runner import attach, isolation_here, wait_for_threads
 from whynan.run.script import without_own_frames
+from whynan.source.text import file_text
 from whynan.verify.in_place.instrument import Loaded, every_function, instrument_function
 from whynan.verify.in_place.swap import is_same_file
 from whynan.verify.in_place.visits import ProcessRecorders
@@ -49,8 +49,10 @@ if TYPE_CHECKING:
 
     from whynan.records import Finding, Fix, Report
     from whynan.run.isolation import Isolation
+    from whynan.run.proof.arguments import HeardObjects
     from whynan.run.proof.further_run import End
     from whynan.run.region import Region
+    from whynan.verify.in_place.live_objects import LiveArgument
     from whynan.verify.in_place.visits import Visits
 
 SAME: Final = Note.create("births_identical")
@@ -58,6 +60,7 @@ NO_TRIAL: Final = "it takes a run of the whole program to see this step again, a
 _EAGER: Final = Note.create("births_identical_eagerly")
 _AS_WRITTEN: Final = "; tried without torch.compile"
 _ELSEWHERE: Final = "what it was there is not known: the run again was made to tell of other functions"
+_UNHEARD: Final = "the run again was not made to tell of it"
 _TOO_LONG: Final = "run with it, the program took more than the {:,.0f} seconds that were left for proofs"
 _NO_TIME: Final = "the time for proofs was over"
 _REPORT: Final = "report.json"
@@ -74,13 +77,16 @@ class ProofRun(WholeRun):
         self._until = monotonic() + float(self.asked["seconds"])
         self.heard: dict[str, ProcessRecorders] = {}
         for path, lines in self.asked["places"].items():
-            with suppress(OSError, SyntaxError, UnicodeError):
-                text = _text(path)
+            text = file_text(path)
+            with suppress(SyntaxError):
                 # where a compiled function's expressions stand, the first run does not know
-                self.heard[path] = ProcessRecorders(path, text, every_function(text) if self.asked["eager"] else lines)
+                wanted = every_function(text or "") if self.asked["eager"] else lines
+                self.heard |= {} if text is None else {path: ProcessRecorders(path, text, wanted)}
         self.end_of_it: End = "end"
         self.why = ""
         self._tried = 0
+        self._objects: tuple[HeardObjects, ...] = ()
+        self._hearing = ExitStack()
 
     def source_overrides(self) -> Loaded:
         """The syntax of the files that findings were born in, with the calls that tell of their names."""
@@ -89,14 +95,21 @@ class ProofRun(WholeRun):
 
     def start_capture(self) -> None:
         """Look at everything from here on, and record the names."""
+        from whynan.run.proof.arguments import objects_of
+
         self.keeper = capsules.keeper_for(self.options)
         super().start_capture()
         for heard in self.heard.values():
             heard.begin()
+        # it cannot be had later
+        self._objects = objects_of(key[0] for _, _, key, _ in self.asked["findings"])
+        for objects in self._objects:
+            self._hearing.enter_context(objects.heard())
 
     def write_findings(self, region: Region, end: End, why: str) -> None:
         """Leave the fixes of what was found in the first run, too; or why nothing of this run is used."""
         self.end_of_it, self.why = end, why
+        self._hearing.close()
         report = with_surroundings(region.report, region.trace)
         same = self._same(report)
         if not same:
@@ -171,9 +184,13 @@ class ProofRun(WholeRun):
                     return visits
         return _ELSEWHERE
 
-    def trial(self, path: str, before: str, after: str) -> Report | str:
-        """The report of a run in which a file has another text; or why there is none."""
-        del before
+    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+        """What has heard of the objects that this run uses; or why nothing has."""
+        return next((one for one in self._objects if type(one) is type(objects)), _UNHEARD)
+
+    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | str:
+        """The report of a run with another text of a file, which makes its objects; or why there is none."""
+        del before, live
         try:
             compile(after, path, "exec", dont_inherit=True)
         except SyntaxError as error:
@@ -248,13 +265,6 @@ def read_trial(folder: str) -> tuple[Report, End, str] | str:
         changed = (f.model_copy(update={"around": a}) for f, a in zip(getattr(report, name), known, strict=True))
         report = report.model_copy(update={name: tuple(changed)})
     return report, ended["end"], ended["why"]
-
-
-def _text(path: str) -> str:
-    with open(path, "rb") as raw:
-        encoding, _ = tokenize.detect_encoding(raw.readline)
-    with open(path, encoding=encoding, newline="") as file:
-        return file.read()
 
 
 def _as_written(fix: Fix) -> Fix:

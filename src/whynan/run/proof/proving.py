@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import os
+import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, Protocol
@@ -14,13 +15,14 @@ from whynan.errors import WhynanError
 from whynan.faults import report_internal_error
 from whynan.ops.table import TORCH
 from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
-from whynan.records.report import Further
+from whynan.records.report import Further, Source
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
 from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of
+from whynan.source.text import file_text
 from whynan.traces.format import FAILED
 from whynan.verify.in_place.swap import is_same_file
 
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
     from whynan.records import Finding, Report, Site
     from whynan.records.intents import FixIntent, FixKind
     from whynan.records.neighbourhood import Neighbourhood
+    from whynan.run.proof.arguments import HeardObjects
     from whynan.traces import Trace
+    from whynan.verify.in_place.live_objects import LiveArgument
     from whynan.verify.in_place.visits import Visits
 
     Keep = Callable[[Site, Visits], None]
@@ -69,8 +73,12 @@ class Rerunner(Protocol):
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         ...
 
-    def trial(self, path: str, before: str, after: str) -> Report | EditedRun | str:
-        """The report of a run in which a file has another text; or why there is none."""
+    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+        """What hears of the objects that the run uses, once it has; or why it has not."""
+        ...
+
+    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | EditedRun | str:
+        """The report of a run with another text of a file, and argument of live objects; or why there is none."""
         ...
 
 
@@ -98,9 +106,14 @@ class NoRerun:
         del path, text, line
         return self.why
 
-    def trial(self, path: str, before: str, after: str) -> str:
+    def hear(self, objects: HeardObjects) -> str:
+        """Why nothing is heard."""
+        del objects
+        return self.why
+
+    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> str:
         """Why there is none."""
-        del path, before, after
+        del path, before, after, live
         return self.why
 
 
@@ -189,6 +202,8 @@ class _Proving:
         }
         if self._ended:
             changed["coverage"] = self._report.coverage.with_notes(_ENDED)
+        sources = tuple(Source(file=file, sha256=digest) for file, digest in self._hashes.items())
+        changed["run"] = self._report.run.model_copy(update={"sources": sources})
         return self._report.model_copy(update=changed)
 
     def _keep_visits(self, keep: Keep) -> None:
@@ -229,6 +244,24 @@ class _Proving:
         source = self._source(finding)
         if source is None or self._is_over():
             return settings
+        arguments = self._argument_fixes(finding)
+        made = self._edit_fixes(finding, source, intents)
+        if any(fix.patch for fix in arguments):
+            # what does not fit how it is written is of no more use
+            made = tuple(fix for fix in made if fix.patch)
+            # nor is what is said in words and was tried
+            tried = {fix.title.partition("(")[2].partition("=")[0] for fix in arguments if fix.patch}
+            settings = tuple(fix for fix in settings if fix.title.partition("=")[0] not in tried)
+        if any(fix.verdict.status in APPLICABLE for fix in arguments):
+            # what is said in words is done
+            settings = ()
+        elif not any(fix.verdict.status == "verified" for fix in made):
+            settings = (*self._in_bfloat16(finding, source, alone=not made), *settings)
+        ranked = sorted((*arguments, *made), key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
+        return (*ranked, *settings)
+
+    def _edit_fixes(self, finding: Finding, source: _Source, intents: Sequence[FixIntent]) -> tuple[Fix, ...]:
+        """The edits of the expression at a finding's site."""
         from whynan.fixes.candidates import Declined
         from whynan.fixes.python import candidates, patch
         from whynan.source.positions import file_of_site
@@ -257,9 +290,43 @@ class _Proving:
                 Fix(title=title, kind="source", patch=None, verdict=_declined(one))
                 for title, one in reversed(declined.items())
             )
-        if not any(fix.verdict.status == "verified" for fix in made):
-            settings = (*self._in_bfloat16(finding, source, alone=not made), *settings)
-        return (*made, *settings)
+        return made
+
+    def _argument_fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        """The edits of the call that constructed the object at fault; or why there is none."""
+        from whynan.fixes.candidates import Declined
+        from whynan.fixes.python import patch
+        from whynan.run.proof.arguments import proposals
+        from whynan.source import sha256_of
+
+        made: dict[str, Fix] = {}
+        try:
+            for one in proposals(finding, self._user_texts(), self._again.hear):
+                if isinstance(one, Declined):
+                    made.setdefault(one.why, Fix(title=one.title, kind="source", patch=None, verdict=_declined(one)))
+                    continue
+                edit, verdict, digest = one.edit, one.verdict, sha256_of(one.edit.path)
+                if digest is not None and self._hashes.setdefault(edit.path, digest) == digest:
+                    if verdict.status in (*APPLICABLE, "distorting"):
+                        source = _Source(os.path.abspath(edit.path), edit.before)
+                        outcome = self._outcome(finding, source, edit.edited, makes_up=True, live=one.live)
+                        verdict = _tried(verdict, outcome)
+                    change = patch(edit.path, edit.before, edit.edited)
+                    made[change] = Fix(title=edit.title, kind="source", patch=change, verdict=verdict)
+                if self._is_over():
+                    break
+        except Exception:
+            self.fail()
+        return tuple(made.values())
+
+    def _user_texts(self) -> dict[str, str]:
+        """The user's files that the program has loaded, by their paths."""
+        from whynan.run.suppressions import user_files
+
+        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        own = (path for path in self._hashes if not path.startswith("<"))
+        texts = {path: file_text(path) for path in dict.fromkeys((*own, *user_files(main)))}
+        return {path: text for path, text in texts.items() if text is not None}
 
     def _in_bfloat16(self, finding: Finding, source: _Source, *, alone: bool) -> tuple[Fix, ...]:
         """The other half format, where the program asks for float16: tried, and proved of no number.
@@ -322,15 +389,8 @@ class _Proving:
         site = finding.site
         if site is None or site.file not in self._hashes or sha256_of(site.file) != self._hashes[site.file]:
             return None
-        import tokenize
-
-        try:
-            with open(site.file, "rb") as raw:
-                encoding, _ = tokenize.detect_encoding(raw.readline)
-            with open(site.file, encoding=encoding, newline="") as file:
-                return _Source(os.path.abspath(site.file), file.read())
-        except (OSError, SyntaxError, UnicodeError):
-            return None
+        text = file_text(site.file)
+        return None if text is None else _Source(os.path.abspath(site.file), text)
 
     def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[RankedCandidate]:
         """The candidates with their verdicts, the best first."""
@@ -381,10 +441,10 @@ class _Proving:
             self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
 
-    def _trial(self, source: _Source, edited: str) -> Report | EditedRun | str:
+    def _trial(self, source: _Source, edited: str, live: LiveArgument | None = None) -> Report | EditedRun | str:
         key = source.path, edited
         if key not in self._trials:
-            trial = self._again.trial(source.path, source.text, edited)
+            trial = self._again.trial(source.path, source.text, edited, live)
             # what was not looked at to its end proves nothing
             looked_at = trial.report if isinstance(trial, EditedRun) else trial
             unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
@@ -394,25 +454,31 @@ class _Proving:
     def _in_place(self, finding: Finding, source: _Source, one: RankedCandidate, edits: int = 1) -> RankedCandidate:
         """A candidate after the program has run with it, and with what mends the births that it leaves."""
         candidate = one.candidate
-        trial = self._trial(source, candidate.edited)
-        if isinstance(trial, str):
-            why = f"it holds on the captured operands, but was not tried in the program: {trial}"
-            return _unverified(one, why, _reason(trial))
-        ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
-        if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
-            return replace(one, verdict=EditOutcome(rejected=ran.moved).apply_to(one.verdict))
-        makes_up = candidate.kind != "reformulation"
-        family = self._same_cause.get(id(finding), frozenset())
-        outcome = outcome_of(
-            ran.report, self._report, finding, source.text, candidate.edited, makes_up=makes_up, family=family
-        )
-        outcome = outcome.after(ran.bad, ran.further)
+        outcome = self._outcome(finding, source, candidate.edited, makes_up=candidate.kind != "reformulation")
+        if isinstance(outcome, str):
+            return replace(one, verdict=_tried(one.verdict, outcome))
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
             for further in self._add_further_edits(finding, source, one, outcome.next):
                 mended = self._in_place(finding, source, further, edits + 1)
                 if mended.verdict.status in (*APPLICABLE, "distorting"):
                     return mended
-        return replace(one, verdict=outcome.apply_to(one.verdict), leaves=outcome.remains is not None)
+        return replace(one, verdict=_tried(one.verdict, outcome), leaves=outcome.remains is not None)
+
+    def _outcome(
+        self, finding: Finding, source: _Source, edited: str, *, makes_up: bool, live: LiveArgument | None = None
+    ) -> EditOutcome | str:
+        """What the program does with an edit; or why it was not tried."""
+        trial = self._trial(source, edited, live)
+        if isinstance(trial, str):
+            return trial
+        ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
+        if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
+            return EditOutcome(rejected=ran.moved)
+        family = self._same_cause.get(id(finding), frozenset())
+        is_here = finding.site is not None and is_same_file(finding.site.file, source.path)
+        texts = (source.text, edited) if is_here else ("", "")
+        outcome = outcome_of(ran.report, self._report, finding, *texts, makes_up=makes_up, family=family)
+        return outcome.after(ran.bad, ran.further)
 
     def _add_further_edits(
         self, finding: Finding, source: _Source, one: RankedCandidate, left: Finding
@@ -474,8 +540,16 @@ def _in(source: _Source, candidate: Candidate) -> Candidate:
     return replace(candidate, path=source.path)
 
 
-def _unverified(one: RankedCandidate, why: str, reason: Literal["run_once"] | None = None) -> RankedCandidate:
-    return replace(one, verdict=one.verdict.as_status("unverified", why, reason))
+def _unverified(one: RankedCandidate, why: str) -> RankedCandidate:
+    return replace(one, verdict=one.verdict.as_status("unverified", why))
+
+
+def _tried(verdict: FixVerdict, outcome: EditOutcome | str) -> FixVerdict:
+    """A verdict with what the program did with the edit."""
+    if isinstance(outcome, EditOutcome):
+        return outcome.apply_to(verdict)
+    why = f"it holds on the captured operands, but was not tried in the program: {outcome}"
+    return verdict.as_status("unverified", why, _reason(outcome))
 
 
 def _declined(one: Declined) -> FixVerdict:

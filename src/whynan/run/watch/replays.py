@@ -38,11 +38,13 @@ if TYPE_CHECKING:
     from whynan.records import Report, Site
     from whynan.replay.checkpoint import Mark, Marks
     from whynan.replay.plan import ReplayPlan, TailPlan
+    from whynan.run.proof.arguments import HeardObjects
     from whynan.run.proof.proving import Keep
     from whynan.run.suppressions import Baseline
     from whynan.traces.writer import TraceWriter
     from whynan.training.guard import Guard
     from whynan.training.replay import ReplayOutcome, TrialSteps
+    from whynan.verify.in_place.live_objects import LiveArgument
     from whynan.verify.in_place.visits import Visits
 
 
@@ -133,13 +135,19 @@ class ReplayRerunner:
             return None
         return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
 
-    def trial(self, path: str, before: str, after: str) -> EditedRun | str:
-        """The report of a replay in which a file has another text; or why there is none."""
+    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+        """What hears of the objects that a replay uses, once it has; or why it has not."""
+        outcome = self._replay(self._way, objects.heard)
+        return outcome.why if outcome.judged is None else self._differs(outcome) or objects
+
+    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> EditedRun | str:
+        """The report of a replay with another text of a file, and argument of live objects; or why there is none."""
         region, onward = self._region(), self._onward()
         try:
-            with swap_code(path, before, after) as swap:
+            with swap_code(path, before, after) as swap, nullcontext() if live is None else live.apply():
                 way = _relocated(self._way, path, before, after)
-                if not swap.swapped and way is self._way:
+                # a replay of the whole program makes its objects
+                if (live is None or way.is_whole) and not swap.swapped and way is self._way:
                     return self._left("; ".join(swap.left) or "nothing that is replayed is changed by it")
                 outcome = self._replay(way, lambda: self._looked(region, self._fault, way), onward)
         except SyntaxError as error:

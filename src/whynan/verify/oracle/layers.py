@@ -109,6 +109,33 @@ def _distances(call: Call) -> Variable:
     return norm(call, apart, call.number("p", 2.0), (apart.rank - 1,), keepdim=False)
 
 
+# -- sequences --------------------------------------------------------------------------------------------------------
+
+
+def _ctc_loss(call: Call) -> Sequence[Variable]:
+    """Minus the logarithm of the probability of each target: of all its alignments, without which it is 0."""
+    f, tape = call.functions, call.tape
+    probabilities = f.exp(call.variable("log_probs"))
+    _, batch, symbols = probabilities.shape
+    blank, targets = int(call.number("blank", 0)), call.places(call.variable("targets"))
+    lengths = call.integers("target_lengths") or []
+    starts = np.cumsum([0, *lengths]) if targets.ndim == 1 else np.arange(batch) * targets.shape[-1]
+    losses: list[Variable] = []
+    for n, steps in enumerate(call.integers("input_lengths") or []):
+        path = np.full(2 * lengths[n] + 1, blank)
+        path[1::2] = targets.reshape(-1)[starts[n] : starts[n] + lengths[n]]
+        places = np.arange(path.size)
+        # between two symbols that differ no blank is needed
+        jumps = (path != blank) & (path != np.concatenate([path[:2], path[:-2]]))
+        ways = tape.constant((places == 0).astype(float))
+        for step in range(steps):
+            onward, over = (tape.gather([ways], index) for index in (places - 1, np.where(jumps, places - 2, -1)))
+            there = tape.gather([probabilities], (step * batch + n) * symbols + path)
+            ways = f.mul(f.add(f.add(ways, onward), over), there)
+        losses.append(f.neg(f.log(tape.sum(tape.gather([ways], places[-2:]), (0,), False))))
+    return (tape.gather(losses, np.arange(batch)),)
+
+
 # -- convolutions and pools -------------------------------------------------------------------------------------------
 
 
@@ -203,6 +230,7 @@ LAYERS: Final[Mapping[str, Operator]] = {
     "_native_batch_norm_legit_no_training": _batch_norm(training=False),
     "_euclidean_dist": _distances,
     "_cdist_forward": _distances,
+    "_ctc_loss": _ctc_loss,
     "convolution": _convolution,
     "_convolution": _convolution,
     "avg_pool2d": _average_pool,

@@ -128,6 +128,10 @@ TWO: dict[str, Callable[[Any, Any], Any]] = {
     "rms norm": lambda x, y: F.rms_norm(x, (4,), y[0]),
     "linear": lambda x, y: F.linear(x, y, y[:, 0]),
     "cdist": torch.cdist,
+    "ctc": lambda x, y: F.ctc_loss(x.log_softmax(-1)[:, None], torch.tensor([[1, 1]]), [3], [2]) * y,
+    "ctc of a batch": lambda x, y: F.ctc_loss(
+        torch.stack([x, y], 1).log_softmax(-1), torch.tensor([1, 2, 3]), [3, 2], [2, 1], blank=0, reduction="none"
+    ),
     "negative log likelihood": lambda x, y: F.nll_loss(x.log(), torch.tensor([1, -100, 2]), y[0].detach()),
     "convolution": lambda x, y: F.conv1d(x[None], y[:2, None, :3].expand(2, 3, 3), padding=1, stride=2),
     "inverse": lambda x, y: torch.linalg.inv(x[:, :3] + 2 * torch.eye(3, dtype=torch.float64)) * y[:, :3],

@@ -1,0 +1,194 @@
+"""Constructor calls: where the user's source makes an object of a class, and an argument given there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from whynan.fixes.candidates import Declined
+from whynan.source.text import Place, apply_edits, parse_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from whynan.records.intents import ArgumentIntent
+
+_QUESTIONS: Final = frozenset({"isinstance", "issubclass"})
+_CLOSED: Final = re.compile(r"(\s*\))*")
+"""Parentheses around the last argument, which are no part of its node."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What an object is assigned to: an attribute of a class's instances, or a name of a function or of the module."""
+
+    name: str
+    owner: str = ""
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ArgumentEdit:
+    """An argument given where an object is constructed: the file, and its whole text afterwards."""
+
+    title: str
+    path: str
+    before: str
+    edited: str
+    value: str
+    given: str | None
+    """What the call gave; None where it gave nothing."""
+    named: tuple[tuple[str, str], ...] = ()
+    """All that the call gives by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Construction:
+    """A call that constructs an object of a class."""
+
+    path: str
+    call: ast.Call
+    _place: Place
+
+    @property
+    def where(self) -> str:
+        """Its file and line."""
+        return f"{self.path}:{self.call.lineno}"
+
+    @property
+    def target(self) -> Target | None:
+        """What the object is assigned to; None where that is no name and no attribute of ``self``."""
+        match self._place.parents.get(self.call):
+            case ast.Assign(targets=[node]) | ast.AnnAssign(target=node):
+                pass
+            case _:
+                return None
+        above = list(self._place.above(self.call))
+        match node:
+            case ast.Name(id=name):
+                function = next((n.name for n in above if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))), "")
+                return Target(name, function=function)
+            case ast.Attribute(attr=name, value=ast.Name(id="self")):
+                return Target(name, owner=next((n.name for n in above if isinstance(n, ast.ClassDef)), ""))
+            case _:
+                return None
+
+    def edit(self, intent: ArgumentIntent, value: str, title: str) -> ArgumentEdit | Declined:
+        """The text of the file in which the call gives the argument; or why that cannot be written."""
+        arguments = self.call.args
+        given = next((k.value for k in self.call.keywords if k.arg == intent.name), None)
+        is_open = any(isinstance(a, ast.Starred) for a in arguments) or any(k.arg is None for k in self.call.keywords)
+        if given is None and is_open:
+            return Declined(title, f"what the call at {self.where} is given cannot be told (* or **)")
+        position = intent.parameters.index(intent.name) if intent.name in intent.parameters else None
+        if given is None and position is not None and len(arguments) > position:
+            given = arguments[position]
+        elif given is None and position is None and len(arguments) > (2 if intent.owner == "optimizer" else 0):
+            # behind the parameters and the learning rate
+            return Declined(title, f"what the call at {self.where} gives by position may be {intent.name}")
+        was = None if given is None else self._place.code(given)
+        if was == value:
+            return Declined(title, "it is written so already")
+        text = f"{intent.name}={value}"
+        edit = _addition(self._place, self.call, text) if given is None else (*self._place.span(given), value)
+        edited = apply_edits(self._place.text, [edit])
+        if parse_or_none(edited) is None:
+            return Declined(title, "it cannot be written there")
+        named = tuple((k.arg, self._place.code(k.value)) for k in self.call.keywords if k.arg is not None)
+        return ArgumentEdit(title, self.path, self._place.text, edited, value, was, named)
+
+
+def constructions(texts: Mapping[str, str], cls: str) -> list[Construction] | str:
+    """The calls in some files, by their paths, that construct the objects of a class; or why there may be others.
+
+    ``cls`` is its full public name.
+    """
+    calls: list[Construction] = []
+    for path, text in texts.items():
+        # most files do not name it
+        if cls.rpartition(".")[2] not in text:
+            continue
+        place = Place(text)
+        if place.tree is None:
+            return f"{path} does not parse"
+        for node, parent in place.parents.items():
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not _means(place, node, cls):
+                continue
+            if isinstance(parent, ast.Call) and parent.func is node:
+                calls.append(Construction(path, parent, place))
+            elif not _only_asks(place, node):
+                return f"{path}:{node.lineno} hands the class on, and it cannot be told what is made of it"
+    return calls or f"no call in the program's own files makes the {cls.rpartition('.')[2]}"
+
+
+def assignment(texts: Mapping[str, str], name: str) -> str | None:
+    """Where an argument is assigned after the call: to an attribute of another object than ``self``, or by its key."""
+    for path, text in texts.items():
+        for node in ast.walk(parse_or_none(text) or ast.Module([], [])) if name in text else ():
+            match node:
+                case ast.Attribute(attr=attribute, value=owner, ctx=ast.Store()) if attribute == name:
+                    if not (isinstance(owner, ast.Name) and owner.id == "self"):
+                        return f"{path}:{node.lineno}"
+                case ast.Subscript(slice=ast.Constant(value=key), ctx=ast.Store()) if key == name:
+                    return f"{path}:{node.lineno}"
+                case _:
+                    pass
+    return None
+
+
+def edit_title(cls: str, intent: ArgumentIntent, value: str) -> str:
+    """An argument of a class's constructor, as it is written."""
+    return f"{cls.rpartition('.')[2]}({intent.name}={value})"
+
+
+def argument_edits(path: str, text: str, intent: ArgumentIntent) -> Iterator[ArgumentEdit]:
+    """Every edit of one file that an intent can come to, whichever object it is of."""
+    for cls in intent.classes:
+        found = constructions({path: text}, cls)
+        for call in () if isinstance(found, str) else found:
+            for value in {value for _, value in intent.values}:
+                made = call.edit(intent, value, edit_title(cls, intent, value))
+                if isinstance(made, ArgumentEdit):
+                    yield made
+
+
+def _means(place: Place, node: ast.Name | ast.Attribute, cls: str) -> bool:
+    """Whether a name is the class's, in whichever of torch's modules it is looked up."""
+    if not isinstance(node.ctx, ast.Load):
+        return False
+    names, wanted = place.meaning(node) or [""], cls.split(".")
+    return names[-1] == wanted[-1] and names[: len(wanted) - 1] == wanted[:-1]
+
+
+def _only_asks(place: Place, node: ast.AST) -> bool:
+    """Whether a class is named where nothing is made of it: a question, an annotation, a base, a longer name."""
+    child = node
+    for above in place.above(node):
+        match above:
+            case ast.Attribute() if child is node:
+                return True
+            case ast.arg() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                return True
+            case ast.Call(func=ast.Name(id=name)) if name in _QUESTIONS:
+                return True
+            case ast.AnnAssign(annotation=annotation, value=value):
+                return child is annotation or value is None
+            case ast.arguments() | ast.stmt():
+                return False
+            case _:
+                child = above
+    return False
+
+
+def _addition(place: Place, call: ast.Call, text: str) -> tuple[int, int, str]:
+    """A further argument, behind the last one."""
+    given = (*call.args, *(keyword.value for keyword in call.keywords))
+    last = max((place.span(node)[1] for node in given), default=None)
+    end = place.span(call)[1] - 1
+    if last is None:
+        return end, end, text
+    closed = _CLOSED.match(place.text[last:end])
+    last += closed.end() if closed is not None else 0
+    return last, last, f", {text}"
