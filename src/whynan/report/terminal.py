@@ -192,16 +192,30 @@ def _notes(report: Report) -> list[str]:
 _SEVERITY: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold"}
 
 
-def show(report: Report, *, show_all: bool = False, to: TextIO | None = None, written: str | None = None) -> None:
+def show(
+    report: Report,
+    *,
+    show_all: bool = False,
+    to: TextIO | None = None,
+    written: str | None = None,
+    opened: Finding | None = None,
+) -> None:
     """Print a report to standard output, as wide as the terminal and in its encoding, in colour on a terminal.
 
-    `to`: another stream to print to. `written`: the file that has the report's document.
+    `to`: another stream to print to. `written`: the file that has the report's document. `opened`: as of ``render``.
     """
 
     def told(width: int | None, color: bool, encoding: str) -> str:
-        return render(report, width=width, show_all=show_all, color=color, encoding=encoding, written=written)
+        return render(
+            report, width=width, show_all=show_all, color=color, encoding=encoding, written=written, opened=opened
+        )
 
     print_page(told, to)
+
+
+def show_opening(report: Report, to: TextIO | None = None) -> None:
+    """Print the first part of a report: its first finding, but for the fixes."""
+    print_page(lambda width, color, encoding: opening(report, width=width, color=color, encoding=encoding), to)
 
 
 def print_page(told: Callable[[int | None, bool, str], str], to: TextIO | None = None) -> None:
@@ -222,6 +236,7 @@ def render(
     color: bool = False,
     encoding: str = "utf-8",
     written: str | None = None,
+    opened: Finding | None = None,
 ) -> str:
     """The report as text of lines at most `width` cells wide.
 
@@ -233,20 +248,56 @@ def render(
         color: with the terminal's colour codes.
         encoding: of the output; what it cannot write is put plainer.
         written: the file that has the report's document, from which a fix is applied.
+        opened: the finding that ``opening`` has told of, as it was then; what follows it is given.
     """
     page = Page(width, encoding)
     line_of = source or Sources(report.run.sources).line
     told = [*report.findings, *report.damaging, *(report.absorbed if show_all else ())]
+    known = None if opened is None else next((f for f in told if _birth(f) == _birth(opened)), None)
+    told.sort(key=lambda finding: finding is not known)
+    if opened is not None and known is None:
+        page.blank()
     for number, finding in enumerate(told, 1):
         right = _versions(report) if number == 1 else f"{number} of {len(told)}"
         like = wording.told_before(finding, told[: number - 1])
-        _finding(
-            page, finding, report, right, line_of, None if like is None else (told[like], f"{like + 1} of {len(told)}")
-        )
+        if finding is not known:
+            others = None if like is None else (told[like], f"{like + 1} of {len(told)}")
+            _finding(page, finding, report, right, line_of, others)
+        elif opened is not None and finding.also != opened.also:
+            # a fix may show that another birth has the same cause
+            page.row("also", wording.also_text(finding))
         add_fixes(page, finding, told[: number - 1], report, show_all=show_all, written=written)
         page.blank()
     closing(page, report, show_all=show_all)
     return page.finish(color=color)
+
+
+def opening(
+    report: Report,
+    *,
+    width: int | None = None,
+    source: LineOf | None = None,
+    color: bool = False,
+    encoding: str = "utf-8",
+) -> str:
+    """The first part of a report, before its fixes are proved: the first finding; ``render`` gives what follows."""
+    page = Page(width, encoding)
+    first = next(iter((*report.findings, *report.damaging)))
+    _finding(page, first, report, _versions(report), source or Sources(report.run.sources).line, None)
+    return page.finish(color=color)
+
+
+def progress_line(what: str, out: TextIO) -> str:
+    """The line of a terminal in which a report goes on while fixes are proved, without its end."""
+    page = Page(_width(out), out.encoding or "utf-8")  # pyright: ignore[reportUnnecessaryComparison] (as above)
+    page.row("fix", (what, "dim"))
+    return page.finish(color=_in_color(out)).split("\n")[0]
+
+
+def _birth(finding: Finding) -> tuple[object, ...]:
+    """What is the same of a finding before and after its fixes are proved."""
+    element = finding.element
+    return finding.rule, finding.site, finding.node, finding.phase, finding.op, element.output, element.index
 
 
 def _width(out: TextIO) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,6 +11,7 @@ from whynan.capture.ranks import is_one_of_several
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Note, Report, Run
 from whynan.rules.catalogue import readings
+from whynan.run.output.delivery import Display
 from whynan.run.pipeline import build_report, fold_report, merge_reports, versions
 from whynan.run.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.run.watch.evaluations import EvaluationWatch
@@ -93,6 +95,17 @@ class Training:
     def set_aside(self) -> None:
         """End what looks at the first steps."""
         self._aside()
+
+    def announce(self, report: Report) -> None:
+        """Tell whoever waits for the proof of a bad step's fixes what is bad."""
+        audience = self.replays.audience
+        if audience is None:
+            return
+        if self.redacts and self.options.redact:
+            from whynan.report.redaction import redacted
+
+            report = redacted(fold_report(report))
+        audience.explained(report)
 
     def is_allowed(self, made: Decision) -> bool:
         """Whether the program goes on to do what it has decided: what ends it is for itself to say."""
@@ -242,6 +255,9 @@ class Training:
         ending = self._ended(report)
         if ending is None and self._raises() and report.findings:
             return NonFiniteError(report.findings[0])
+        if ending is None and report.coverage.notes_of("proof_interrupted"):
+            # it is for the program, which would go on
+            return KeyboardInterrupt()
         return ending
 
     def _report_of(self, fault: Fault) -> Report | None:
@@ -249,7 +265,9 @@ class Training:
         if self.report is not None:
             return None
         self._aside()
-        found = self.replays.explain_fault(fault)
+        # of what is looked at in advance nobody is told before it counts
+        ahead = fault.ahead or self.guard.here.probes is not None
+        found = self.replays.explain_fault(fault, lambda report: None if ahead else self.announce(report))
         if isinstance(found, tuple):
             found = self._new_report("inconclusive", found)
         return None if found is None else self._with_history(found, fault)
@@ -310,7 +328,7 @@ class Watch:
         self._optimizers = optimizers
         self._metrics = metrics
         self._training: Training | None = None
-        self._report: Report | None = None
+        self._display = Display(lambda: sys.stdout, quiet=bool(options.quiet))
         self._stop: Stop | None = None
         self._ended = False
         self._status: int | None = 0
@@ -392,21 +410,18 @@ class Watch:
             metrics=self._metrics,
         )
         self._training = made
+        made.replays.audience = self._display
         made.begin(beside=beside)
         return made
 
-    def _show(self, report: Report) -> None:
-        if not self._options.quiet:
-            fold_report(report).show()
-
     def _stopped(self, report: Report) -> BaseException | None:
-        self._show(report)
+        self._display.finish(fold_report(report))
         if self._options.on_nonfinite != "stop" or is_one_of_several():
             return None
         self._stop = Stop()
         return self._stop
 
     def _raised(self, report: Report) -> BaseException | None:
-        self._show(report)
+        self._display.finish(fold_report(report))
         stops = self._options.on_nonfinite == "stop" and report.findings and not is_one_of_several()
         return NonFiniteError(report.findings[0]) if stops else None
