@@ -166,15 +166,18 @@ def _apply(path: str, number: int | None, interrupts: Interrupts, *, ask: bool) 
         return 0
     if ask and not _at_a_terminal():
         raise UsageError("there is no terminal to ask at", "add --yes to edit without being asked")
-    edit.file.check_writable()
+    edit.check_writable()
     fix = edit.offer.fix
-    show_change(f"fix {edit.offer.number} in {edit.file.path}: {fix.title}", verdict_text(fix), edit.shown)
-    if ask and not agreed(for_stream(one_line(f"Edit {edit.file.path}?"), sys.stdout)):
+    for number, one in enumerate(edit.files):
+        heading = f"and in {one.file.path}:" if number else f"fix {edit.offer.number} in {one.file.path}: {fix.title}"
+        show_change(heading, "" if number else verdict_text(fix), one.shown)
+    if ask and not agreed(for_stream(one_line(f"Edit {edit.paths}?"), sys.stdout)):
         _say("nothing was changed")
         return 0
     with interrupts.waiting():
-        backup = edit.make(interrupts.check)
-        _say(f"{edit.file.path} is edited; what it was is in {backup}")
+        backups = edit.make(interrupts.check)
+        for one, backup in zip(edit.files, backups, strict=True):
+            _say(f"{one.file.path} is edited; what it was is in {backup}")
     return 0
 
 
