@@ -10,7 +10,7 @@ from whynan.errors import UsageError
 from whynan.fixes import python as source
 from whynan.fixes.candidates import Declined
 from whynan.fixes.diffs import Diff, DiffError, apply_diff, read_diff, read_diffs
-from whynan.records import Finding, Fix, Member, Report
+from whynan.records import APPLICABLE, Finding, Fix, Member, Report
 from whynan.records.intents import FixIntent
 from whynan.records.report import Further
 from whynan.report.proposals import Offer, best, offers
@@ -96,6 +96,20 @@ def choose_fix(report: Report, number: int | None, kind: str) -> Offer:
     if offer.fix.patch is None and not is_redacted(report):
         why = f" ({offer.fix.verdict.why})" if offer.fix.verdict.why else ""
         raise UsageError(f"fix {number} could not be written{why}", "change it by hand")
+    return offer
+
+
+def choose_proved(report: Report, number: int | None) -> Offer:
+    """The fix of the source that a user asks for, as ``choose_fix``; raises ``UsageError`` too where none is proved."""
+    told = offers(report)
+    if number is None and told and best(told, "source") is None:
+        raise UsageError("the report has no verified fix of the source", "a pull request says what is proved")
+    offer = choose_fix(report, number, "source")
+    if offer.fix.verdict.status not in APPLICABLE:
+        what = f"fix {offer.number} is {offer.fix.verdict.status}, and a pull request says what is proved"
+        raise UsageError(what, "choose one that is verified or guarded")
+    if offer.fix.patch is None:
+        raise UsageError("this report was made with --redact, and holds no change", "take that of the run without it")
     return offer
 
 
