@@ -24,6 +24,7 @@ _REFUSED: Final = {
     "rename from ": "renames a file",
     "copy from ": "copies a file",
 }
+_SEVERAL: Final = "changes more than one file, or one in several parts"
 _ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
 _ESCAPED: Final = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 
@@ -69,7 +70,7 @@ def read_diff(text: str) -> Diff:
     """The change of one file that a unified diff describes; raises ``DiffError`` as ``read_diffs``, and for several."""
     found = read_diffs(text)
     if len(found) != 1:
-        raise DiffError("changes more than one file")
+        raise DiffError(_SEVERAL)
     return found[0]
 
 
@@ -101,7 +102,7 @@ def read_diffs(text: str) -> list[Diff]:
     if not found or not all(diff.hunks for diff in found):
         raise DiffError("is no unified diff of a file")
     if len({diff.names[1] for diff in found}) < len(found):
-        raise DiffError("changes one file in several parts")
+        raise DiffError(_SEVERAL)
     return found
 
 
