@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, TextIO
 
 from whynan.records import Finding, Report
@@ -198,16 +199,16 @@ def show(
     show_all: bool = False,
     to: TextIO | None = None,
     written: str | None = None,
-    opened: Finding | None = None,
+    already: Shown | None = None,
 ) -> None:
     """Print a report to standard output, as wide as the terminal and in its encoding, in colour on a terminal.
 
-    `to`: another stream to print to. `written`: the file that has the report's document. `opened`: as of ``render``.
+    `to`: another stream to print to. `written`: the file that has the report's document. `already`: as of ``render``.
     """
 
     def told(width: int | None, color: bool, encoding: str) -> str:
         return render(
-            report, width=width, show_all=show_all, color=color, encoding=encoding, written=written, opened=opened
+            report, width=width, show_all=show_all, color=color, encoding=encoding, written=written, already=already
         )
 
     print_page(told, to)
@@ -236,7 +237,7 @@ def render(
     color: bool = False,
     encoding: str = "utf-8",
     written: str | None = None,
-    opened: Finding | None = None,
+    already: Shown | None = None,
 ) -> str:
     """The report as text of lines at most `width` cells wide.
 
@@ -248,28 +249,65 @@ def render(
         color: with the terminal's colour codes.
         encoding: of the output; what it cannot write is put plainer.
         written: the file that has the report's document, from which a fix is applied.
-        opened: the finding that ``opening`` has told of, as it was then; what follows it is given.
+        already: what stands above already; what follows it is given.
     """
     page = Page(width, encoding)
     line_of = source or Sources(report.run.sources).line
     told = [*report.findings, *report.damaging, *(report.absorbed if show_all else ())]
-    known = None if opened is None else next((f for f in told if _birth(f) == _birth(opened)), None)
+    known = None if already is None else already.find(told)
     told.sort(key=lambda finding: finding is not known)
-    if opened is not None and known is None:
+    if already is not None and known is None:
         page.blank()
     for number, finding in enumerate(told, 1):
+        if already is not None and finding is known:
+            already.add_rest(page, finding, report, show_all=show_all, written=written)
+            continue
         right = _versions(report) if number == 1 else f"{number} of {len(told)}"
         like = wording.told_before(finding, told[: number - 1])
-        if finding is not known:
-            others = None if like is None else (told[like], f"{like + 1} of {len(told)}")
-            _finding(page, finding, report, right, line_of, others)
-        elif opened is not None and finding.also != opened.also:
-            # a fix may show that another birth has the same cause
-            page.row("also", wording.also_text(finding))
+        _finding(
+            page, finding, report, right, line_of, None if like is None else (told[like], f"{like + 1} of {len(told)}")
+        )
         add_fixes(page, finding, told[: number - 1], report, show_all=show_all, written=written)
         page.blank()
     closing(page, report, show_all=show_all)
     return page.finish(color=color)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The first part of a report, which has been shown: a finding as it was then, perhaps with its fixes."""
+
+    finding: Finding
+    fixes: bool = False
+
+    def find(self, told: Iterable[Finding]) -> Finding | None:
+        """The same finding, as it is now."""
+        return next((finding for finding in told if _birth(finding) == _birth(self.finding)), None)
+
+    def add_rest(self, page: Page, finding: Finding, report: Report, *, show_all: bool, written: str | None) -> None:
+        """What is to be said of the finding that has not been said."""
+        if self.fixes:
+            return
+        if finding.also != self.finding.also:
+            # a fix may show that another birth has the same cause
+            page.row("also", wording.also_text(finding))
+        add_fixes(page, finding, (), report, show_all=show_all, written=written)
+        page.blank()
+
+
+def show_fixes(report: Report, shown: Finding, *, show_all: bool, to: TextIO, written: str | None) -> bool:
+    """Print the fixes of a finding that has been shown, if the report has it; gives whether it has."""
+    known = Shown(shown).find((*report.findings, *report.damaging))
+    if known is None:
+        return False
+
+    def told(width: int | None, color: bool, encoding: str) -> str:
+        page = Page(width, encoding)
+        Shown(shown).add_rest(page, known, report, show_all=show_all, written=written)
+        return page.finish(color=color)
+
+    print_page(told, to)
+    return True
 
 
 def opening(

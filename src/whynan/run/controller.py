@@ -163,10 +163,19 @@ class Controller:
         found = region.report if self._training is None else self._training.report_after_trace(region.report)
         self._publish(found if error is None else _with_exception(found, error))
 
-    def explained(self, report: Report) -> None:
-        """A bad step is explained: its first finding is told at once, if the run is about to end for it."""
-        if not self._reported and self._ends_run():
+    def explained(self, report: Report, *, by_itself: bool = False) -> None:
+        """What is bad is explained: the first finding is told at once, if the run is about to end for it.
+
+        `by_itself`: the program will end itself, before the rest of the report.
+        """
+        # of a program that is run again for a proof, the verdict comes much later
+        if not self._reported and self._ends_run() and not (by_itself and self._proof is not None):
             self._show_opening(report)
+
+    def proved(self, report: Report) -> None:
+        """The program is about to end itself: what is to be said of its first finding is said before that."""
+        with self._isolation:
+            self._delivery.proved(report)
 
     def _ends_run(self) -> bool:
         """Whether a bad step ends the run, or makes it raise."""
@@ -293,9 +302,9 @@ class Controller:
             errors = self._errors(capture)
             if not errors or fault.decision is None:
                 return None
-            is_allowed = self._training.is_allowed(fault.decision)
-            self._prove(self._training, fault, explained=(lambda _: None) if is_allowed else self._show_opening)
-            if is_allowed:
+            by_itself = self._training.is_allowed(fault.decision)
+            self._prove(self._training, fault, by_itself=by_itself)
+            if by_itself:
                 return None
             self._stopped = self.options.on_nonfinite == "stop"
         return self._ending(errors[0])
@@ -317,10 +326,10 @@ class Controller:
         """An optimizer is about to make a bad step, or has just made one that bore bad numbers itself."""
         checkpoint = training.guard.here.checkpoint
         if checkpoint is None or checkpoint.optimizer is not optimizer:
-            self._prove(training, training.replays.step(optimizer), explained=self._show_opening)
+            self._prove(training, training.replays.step(optimizer))
             return
         with checkpoint.rewound() as made:
-            self._prove(training, made or training.replays.step(optimizer), explained=self._show_opening)
+            self._prove(training, made or training.replays.step(optimizer))
 
     def _prove_end(self, region: Region, error: BaseException | None) -> None:
         """The program is over, or stopped where no step was about to be made."""
@@ -335,18 +344,20 @@ class Controller:
         except Exception:
             self._training.guard.fail()
 
-    def _prove(self, training: Training, fault: Fault, *, explained: Callable[[Report], None]) -> None:
+    def _prove(self, training: Training, fault: Fault, *, by_itself: bool = False) -> None:
         """The program is about to make a bad step, or not to make it: what led to it can still be run again.
 
-        `explained` is given the report before its fixes are proved.
+        `by_itself`: it ends itself then.
         """
         assert self._region is not None
         self._region.end(early=True)
         try:
-            explained(self._region.report)
+            self.explained(self._region.report, by_itself=by_itself)
             training.replays.prove(self._region, fault)
         except Exception:
             training.guard.fail()
+        if by_itself:
+            self.proved(self._region.report)
 
     def _debugger(self) -> Callable[[], None] | None:
         """What opens the debugger at the program's line, where that was asked for."""

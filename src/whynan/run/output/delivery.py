@@ -49,9 +49,23 @@ class Delivery:
         _flush_output()
         self._display.explained(public)
 
+    def proved(self, report: Report) -> None:
+        """Print what was proved of the first finding, before the program goes on to its end."""
+        if self._options.quiet:
+            return
+        try:
+            self._display.proved(self._public(report), written=self._written_file())
+        except Exception:
+            report_internal_error()
+
     def trying(self, number: int, total: int) -> None:
         """So many changes of so many are being tried."""
         self._display.trying(number, total)
+
+    def _written_file(self) -> str | None:
+        """The file that will have the document."""
+        to = self._options.json
+        return to if to is not None and stream(to) is None else None
 
     def deliver(self, report: Report, *, is_public: bool = False) -> None:
         """Print the rest of a report, unless it is not wanted, and write its document; the program's output is first.
@@ -86,7 +100,7 @@ class Delivery:
         if options.json is not None:
             try:
                 write_text(options.json, json.to_json(report) + "\n")
-                written = options.json if stream(options.json) is None else None
+                written = self._written_file()
             except OSError as error:
                 say(f"the report could not be written to {options.json} ({error.strerror})")
         with suppress(OSError):
@@ -121,14 +135,18 @@ class Display:
         self._show_all = show_all
         self._quiet = quiet
         self._opened: Finding | None = None
+        self._is_proved = False
         self._others = 0
         self._in_progress = False
 
-    def explained(self, report: Report) -> None:
-        """Print the first finding, once; an error of whynan's own leaves it for the end."""
+    def explained(self, report: Report, *, by_itself: bool = False) -> None:
+        """Print the first finding, once; an error of whynan's own leaves it for the end.
+
+        Nothing is shown where the program ends `by_itself`: nobody shows the rest then.
+        """
         told = (*report.findings, *report.damaging)
         out = self._out()
-        if out is None or self._opened is not None or not told:
+        if out is None or self._opened is not None or not told or by_itself:
             return
         state = random.getstate()
         try:
@@ -147,15 +165,27 @@ class Display:
         if self._opened is not None:
             self._show_progress(f"trying {number} of {count_text(total, 'change')} ...")
 
+    def proved(self, report: Report, *, written: str | None = None) -> None:
+        """Print the fixes of the finding that was printed, if any was."""
+        from whynan.report import terminal
+
+        self.erase_progress()
+        out = self._out()
+        if out is not None and self._opened is not None and not self._is_proved:
+            self._is_proved = terminal.show_fixes(
+                report, self._opened, show_all=self._show_all, to=out, written=written
+            )
+
     def finish(self, report: Report, *, written: str | None = None) -> None:
         """Print what has not been printed; `written` is the file that has the report's document."""
         from whynan.report import terminal
 
         self.erase_progress()
-        out, opened = self._out(), self._opened
-        self._opened = None
+        out, opened, is_proved = self._out(), self._opened, self._is_proved
+        self._opened, self._is_proved = None, False
         if out is not None:
-            terminal.show(report, show_all=self._show_all, to=out, written=written, opened=opened)
+            already = None if opened is None else terminal.Shown(opened, fixes=is_proved)
+            terminal.show(report, show_all=self._show_all, to=out, written=written, already=already)
 
     def erase_progress(self) -> None:
         """Take the line of progress away; nothing where there is none."""

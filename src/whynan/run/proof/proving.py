@@ -137,8 +137,12 @@ class RankedCandidate:
 class Audience(Protocol):
     """Whoever waits for a proof."""
 
-    def explained(self, report: Report) -> None:
-        """A report is explained, and its fixes are about to be proved."""
+    def explained(self, report: Report, *, by_itself: bool = False) -> None:
+        """A report is explained, and its fixes are about to be proved; `by_itself`: the program will end itself."""
+        ...
+
+    def proved(self, report: Report) -> None:
+        """The fixes of a program that is about to end itself are proved."""
         ...
 
     def trying(self, number: int, total: int) -> None:

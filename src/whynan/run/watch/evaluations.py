@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from whynan.capture.ranks import TOGETHER, is_one_of_several
@@ -34,8 +35,12 @@ class Parent(Protocol):
         """Whether the program goes on to do what it has decided."""
         ...
 
-    def announce(self, report: Report) -> None:
-        """Tell whoever waits for a proof what is bad."""
+    def announce(self, report: Report, *, by_itself: bool = False) -> None:
+        """Tell whoever waits for a proof what is bad; `by_itself`: the program will end itself."""
+        ...
+
+    def announce_proof(self, report: Report) -> None:
+        """Tell whoever has waited for it what was proved."""
         ...
 
     def end_with(self, report: Report) -> BaseException | None:
@@ -139,15 +144,18 @@ class EvaluationWatch:
             # what comes of it has been told
             return None
         made = fault.decision
-        ends = made is not None and not self._training.is_allowed(made)
-        explained = self._training.announce if ends else _untold
+        by_itself = made is not None and self._training.is_allowed(made)
+        explained = _untold if made is None else partial(self._training.announce, by_itself=by_itself)
         self._look_into(fault, leaves=made is None or not fault.certain, explained=explained)
         known = self._last
         if made is None or known is None or not any(f.severity == "error" for f in known[0].findings):
             return None
         self._decided, self._last = steps, None
         self._found.append(known[0])
-        return None if self._training.is_allowed(made) else self._training.end_with(known[0])
+        if not by_itself:
+            return self._training.end_with(known[0])
+        self._training.announce_proof(known[0])
+        return None
 
     def _look_into(self, fault: Fault, *, leaves: bool, explained: Callable[[Report], None]) -> None:
         self._training.set_aside()

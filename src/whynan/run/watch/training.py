@@ -96,16 +96,22 @@ class Training:
         """End what looks at the first steps."""
         self._aside()
 
-    def announce(self, report: Report) -> None:
-        """Tell whoever waits for the proof of a bad step's fixes what is bad."""
-        audience = self.replays.audience
-        if audience is None:
-            return
-        if self.redacts and self.options.redact:
-            from whynan.report.redaction import redacted
+    def announce(self, report: Report, *, by_itself: bool = False) -> None:
+        """Tell whoever waits for a proof what is bad; `by_itself`: the program will end itself."""
+        if self.replays.audience is not None:
+            self.replays.audience.explained(self._public(report), by_itself=by_itself)
 
-            report = redacted(fold_report(report))
-        audience.explained(report)
+    def announce_proof(self, report: Report) -> None:
+        """Tell whoever has waited for it what was proved, before the program ends itself."""
+        if self.replays.audience is not None:
+            self.replays.audience.proved(self._public(report))
+
+    def _public(self, report: Report) -> Report:
+        if not (self.redacts and self.options.redact):
+            return report
+        from whynan.report.redaction import redacted
+
+        return redacted(fold_report(report))
 
     def is_allowed(self, made: Decision) -> bool:
         """Whether the program goes on to do what it has decided: what ends it is for itself to say."""
@@ -245,10 +251,7 @@ class Training:
         if report is None:
             self.repeated += 1
             return None
-        if self.redacts and self.options.redact:
-            from whynan.report.redaction import redacted
-
-            report = redacted(fold_report(report))
+        report = self._public(report)
         self.report = report
         if report.verdict == "inconclusive":
             self.unexplained(fault)
