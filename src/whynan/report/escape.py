@@ -86,7 +86,8 @@ def code_span(text: str) -> str:
     """Text as inline code of Markdown, whatever backticks are in it."""
     shown = plain(text)
     fence = "`" * (_longest_run(shown) + 1)
-    room = " " if shown[:1] in ("`", " ") or shown[-1:] in ("`", " ") else ""
+    # where both ends are blank Markdown takes one away at each
+    room = " " if shown.strip() and (shown[0] in "` " or shown[-1] in "` ") else ""
     return f"{fence}{room}{shown}{room}{fence}" if shown else ""
 
 

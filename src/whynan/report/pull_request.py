@@ -12,8 +12,8 @@ from whynan.report.proposals import Offer
 from whynan.report.trial import cured_text, kept_text
 
 _MEANING: Final = {
-    "verified": "it cures, moves no healthy element, invents nothing, and the failing run is finite to its end with it",
-    "guarded": "as verified; where the run failed there is no exact value, or none is known, and a stand-in is given",
+    "verified": "cured, what was healthy is kept, nothing is invented, and the failing run is finite to its end",
+    "guarded": "as verified, but where the run failed there is no exact value, or none is known, and a number is given",
 }
 _ARGUMENTS: Final = "A report does not hold the arguments of a program: add those of your run."
 
@@ -44,7 +44,10 @@ def _title(finding: Finding, headline: str) -> str:
 
 def _bug(finding: Finding, headline: str, *, raised: bool) -> list[str]:
     """What is bad, the expression that bore it, the element and its operands, and what it reached."""
-    where = [] if finding.site is None else [f"At {code_span(', '.join(wording.place(finding.site)))}:"]
+    where: list[str] = []
+    if finding.site is not None:
+        place, *inside = wording.place(finding.site)
+        where = [f"At {', '.join((code_span(place), *map(markdown, inside)))}:"]
     code = [] if finding.site is None or not finding.site.code else [code_block(finding.site.code, "python")]
     lost = finding.birth is None and finding.element.value is None
     element = wording.element(finding.element, entered=finding.birth == "entered", lost=lost)

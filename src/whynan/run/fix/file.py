@@ -105,7 +105,6 @@ class _Replacement:
     folder: int | None
     made: str
     backup: str
-    is_done: bool = False
 
     @classmethod
     def begin(cls, file: Editable, content: bytes, name: str, folder: int | None) -> _Replacement:
@@ -127,16 +126,17 @@ class _Replacement:
     def finish(self) -> None:
         """Let the new content take the file's place at once."""
         os.replace(self.made, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
-        self.is_done = True
 
     def undo(self) -> None:
         """Leave the file as it was, and nothing beside it."""
         with suppress(OSError):
-            if self.is_done:
+            try:
+                os.unlink(self.made, dir_fd=self.folder)
+            except FileNotFoundError:
+                # it has taken the file's place
                 os.replace(self.backup, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
-                return
-            os.unlink(self.made, dir_fd=self.folder)
-            os.unlink(self.backup, dir_fd=self.folder)
+            else:
+                os.unlink(self.backup, dir_fd=self.folder)
 
 
 @contextmanager
