@@ -167,6 +167,11 @@ def prove_fixes(
     return _with_around(report, {})
 
 
+def is_interrupted(report: Report) -> bool:
+    """Whether the user has broken off the proof of a report's fixes."""
+    return bool(report.coverage.notes_of(_BROKEN_OFF.kind))
+
+
 def with_surroundings(report: Report, trace: Trace) -> Report:
     """A report whose findings know what was around their births, in the trace that it was made of."""
     births = (*trace.births, *trace.silent)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from whynan.capture.ranks import TOGETHER, is_one_of_several
 from whynan.records import Coverage, ExitStatus, Note, Replay, Report, Run
+from whynan.run.proof.proving import is_interrupted
 from whynan.run.region import refuses_another
 
 if TYPE_CHECKING:
@@ -146,8 +147,12 @@ class EvaluationWatch:
         made = fault.decision
         by_itself = made is not None and self._training.is_allowed(made)
         explained = _untold if made is None else partial(self._training.announce, by_itself=by_itself)
+        before = self._last
         self._look_into(fault, leaves=made is None or not fault.certain, explained=explained)
         known = self._last
+        if made is None and known is not None and known is not before and is_interrupted(known[0]):
+            # it is for the program, which would go on
+            return KeyboardInterrupt()
         if made is None or known is None or not any(f.severity == "error" for f in known[0].findings):
             return None
         self._decided, self._last = steps, None

@@ -13,6 +13,7 @@ from whynan.records import Coverage, ExitStatus, Note, Report, Run
 from whynan.rules.catalogue import readings
 from whynan.run.output.delivery import Display
 from whynan.run.pipeline import build_report, fold_report, merge_reports, versions
+from whynan.run.proof.proving import is_interrupted
 from whynan.run.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.run.watch.evaluations import EvaluationWatch
 from whynan.run.watch.metrics import Metrics, as_step
@@ -258,7 +259,7 @@ class Training:
         ending = self._ended(report)
         if ending is None and self._raises() and report.findings:
             return NonFiniteError(report.findings[0])
-        if ending is None and report.coverage.notes_of("proof_interrupted"):
+        if ending is None and is_interrupted(report):
             # it is for the program, which would go on
             return KeyboardInterrupt()
         return ending
@@ -288,6 +289,8 @@ class Training:
 
             found = redacted(found)
         self._beneath.append(found)
+        if is_interrupted(found):
+            raise KeyboardInterrupt
         return True
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
