@@ -168,11 +168,11 @@ def test_quiet_nothing_is_shown(tmp_path: Path) -> None:
     assert ran.fixes[0]["status"] == "distorting"
 
 
-@pytest.mark.parametrize("program", [PROGRAMS[name] for name in ("a watched step", "no step")])
+@pytest.mark.parametrize("name", ["a watched step", "no step"])
 def test_an_interrupt_ends_the_proof_and_the_report_comes(
-    program: str, tmp_path: Path, snapshot: SnapshotAssertion
+    name: str, tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
-    ran = run(tmp_path, program, INTERRUPTED)
+    ran = run(tmp_path, PROGRAMS[name], INTERRUPTED)
     assert ran.status == 1
     assert {fix["why"] for fix in ran.fixes} == {"not tried (interrupted)"}
     assert ran.text.count("  born ") == 1
