@@ -137,6 +137,19 @@ def test_an_error_of_our_own_leaves_the_finding_for_the_end(monkeypatch: pytest.
     assert out.getvalue() == render(made, width=100) + "\n"
 
 
+def test_a_stream_that_takes_nothing_is_no_error_of_our_own() -> None:
+    class Full(Terminal):
+        def write(self, _: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    out = Full()
+    delivery = Display(lambda: out)
+    delivery.explained(REPORTS["forward"])
+    delivery.trying(1, 2)
+    with pytest.raises(OSError, match="No space left"):
+        delivery.finish(REPORTS["forward"])
+
+
 def test_both_parts_leave_out_what_is_private(monkeypatch: pytest.MonkeyPatch) -> None:
     out = Terminal(terminal=False)
     monkeypatch.setattr(sys, "__stderr__", out)

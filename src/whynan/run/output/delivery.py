@@ -55,6 +55,8 @@ class Delivery:
             return
         try:
             self._display.proved(self._public(report), written=self._written_file())
+        except OSError:
+            return
         except Exception:
             report_internal_error()
 
@@ -155,6 +157,9 @@ class Display:
             terminal.show_opening(report, out)
             self._opened, self._others = told[0], len(told) - 1
             self._show_progress("trying to mend it ...")
+        except OSError:
+            # nobody can be told; the end will try once more
+            return
         except Exception:
             report_internal_error()
         finally:
