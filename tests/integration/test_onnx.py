@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import onnx
@@ -16,8 +17,11 @@ from onnx import helper
 from syrupy.assertion import SnapshotAssertion
 
 import whynan
-from tests.integration.onnx_command import WHYNAN, model, run, run_apart
+from tests.integration.onnx_command import WHYNAN, Ran, model, run, run_apart
 from whynan.errors import UsageError
+from whynan.run.fix.onnx import JOB, MEND
+from whynan.run.onnx.engines import EngineProcess
+from whynan.run.output.delivery import Display
 
 pytestmark = pytest.mark.process
 
@@ -250,3 +254,56 @@ def test_bad_input_is_refused_in_a_line(name: str, tmp_path: Path, snapshot: Sna
     assert (ran.status, ran.out, ran.report) == (2, "", None)
     assert len(ran.err.splitlines()) == 1
     assert ran.err.replace(str(tmp_path), "FOLDER") == snapshot
+
+
+# -- the report at once ----------------------------------------------------------------------------------------------
+
+
+class Proof:
+    """The process of the engine, with what stood on the output before it was asked to prove fixes."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, interrupted: bool = False) -> None:
+        self.before: str | None = None
+        do = EngineProcess.do
+
+        def noted(process: EngineProcess, place: Path) -> tuple[int, str]:
+            if MEND in json.loads((place / JOB).read_text("utf-8")):
+                self.before = cast("Any", sys.stdout).buffer.getvalue().decode()
+                if interrupted:
+                    raise KeyboardInterrupt
+            return do(process, place)
+
+        monkeypatch.setattr(EngineProcess, "do", noted)
+
+
+def divided(folder: Path) -> Ran:
+    """The run of a quotient of zeros."""
+    name = model(folder, [helper.make_node("Div", ["x", "y"], ["out"], "/Div")], "x y", "out")
+    return run(folder, name, "-i", "x=zeros", "-i", "y=zeros")
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("waits", [False, True])
+def test_the_finding_is_there_before_a_proof_begins(
+    waits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if waits:
+        # the twin: the delivery waits
+        monkeypatch.setattr(Display, "explained", lambda *_, **__: None)
+    proof = Proof(monkeypatch)
+    ran = divided(tmp_path)
+    assert ran.status == 1
+    assert proof.before is not None
+    assert ("  born " in proof.before) is not waits
+    assert "nonfinite" not in proof.before
+    assert ran.out.startswith(proof.before)
+    assert ran.out.count("  born ") == 1
+
+
+def test_an_interrupt_ends_the_proof_and_the_report_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Proof(monkeypatch, interrupted=True)
+    ran = divided(tmp_path)
+    assert ran.status == 1
+    assert ran.report is not None
+    assert ran.out.count("  born ") == 1
+    assert "note: the proof of fixes was interrupted" in ran.out

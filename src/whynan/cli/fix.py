@@ -33,10 +33,16 @@ _FOLDER: Final = click.Path(readable=False, file_okay=False)
 
 @click.command()
 @click.argument("path", metavar="REPORT.json", type=_FILE)
-@click.option("--apply", "apply_", is_flag=True, help="Edit the source file. The old content is kept beside it.")
+@click.option(
+    "--apply",
+    "apply_",
+    is_flag=True,
+    help="Edit the source, all files of the fix or none. Each is kept beside it.",
+)
 @click.option(
     "--patch", metavar="FILE", type=_FILE, help="Write the fix as a patch for git apply; - is the standard output."
 )
+@click.option("--pr", is_flag=True, help="Print the title and the body of a pull request with the fix, in Markdown.")
 @click.option("--output", metavar="FILE", type=_FILE, help="Write the repaired ONNX model to a new file.")
 @click.option("--try", "try_", metavar="FILE", type=_FILE, help="Judge a diff of your own, or a repaired .onnx.")
 @click.option("--choose", type=int, metavar="N", help="The fix's number in the list. Default: the best verified one.")
@@ -72,6 +78,7 @@ def fix(path: str, **chosen: Any) -> int:
       whynan fix report.json --apply                  make the best verified one
       whynan fix report.json --apply --choose 2 --yes
       whynan fix report.json --patch fix.patch        for git apply
+      whynan fix report.json --pr                     title and body of a pull request
       whynan fix report.json --output fixed.onnx      the repaired model
       whynan fix report.json --capsule failure --try my.diff
       whynan fix report.json -i batch.npz --try repaired.onnx
@@ -87,6 +94,8 @@ def fix(path: str, **chosen: Any) -> int:
         return _try(report, chosen)
     if chosen["output"] is not None:
         return _write_model(report, chosen["output"], chosen["choose"])
+    if chosen["pr"]:
+        return _print_pull_request(report, chosen["choose"])
     if chosen["patch"] is not None:
         return _write_patch(report, chosen["patch"], chosen["choose"])
     return _list(report, path)
@@ -105,14 +114,14 @@ def _check_options(chosen: dict[str, Any]) -> None:
             raise UsageError(f"{option} {why}", f"give it with {' or '.join(needed)}")
 
 
-_ACTIONS: Final = {"--apply": "apply_", "--patch": "patch", "--output": "output", "--try": "try_"}
+_ACTIONS: Final = {"--apply": "apply_", "--patch": "patch", "--pr": "pr", "--output": "output", "--try": "try_"}
 _NEEDED: Final = {
     "--yes": (("--apply",), "answers a question that is not asked"),
     "--json": (("--try",), "writes the verdict of a fix of yours"),
     "--capsule": (("--try",), "holds what a fix of yours is judged on"),
     "--inputs": (("--try",), "gives what a repaired model is judged on"),
     "--random": (("--try",), "makes up what a repaired model is judged on"),
-    "--choose": (("--apply", "--patch", "--output"), "chooses what to make"),
+    "--choose": (("--apply", "--patch", "--pr", "--output"), "chooses what to make"),
 }
 
 
@@ -166,15 +175,18 @@ def _apply(path: str, number: int | None, interrupts: Interrupts, *, ask: bool) 
         return 0
     if ask and not _at_a_terminal():
         raise UsageError("there is no terminal to ask at", "add --yes to edit without being asked")
-    edit.file.check_writable()
+    edit.check_writable()
     fix = edit.offer.fix
-    show_change(f"fix {edit.offer.number} in {edit.file.path}: {fix.title}", verdict_text(fix), edit.shown)
-    if ask and not agreed(for_stream(one_line(f"Edit {edit.file.path}?"), sys.stdout)):
+    for number, one in enumerate(edit.files):
+        heading = f"and in {one.file.path}:" if number else f"fix {edit.offer.number} in {one.file.path}: {fix.title}"
+        show_change(heading, "" if number else verdict_text(fix), one.shown)
+    if ask and not agreed(for_stream(one_line(f"Edit {edit.paths}?"), sys.stdout)):
         _say("nothing was changed")
         return 0
     with interrupts.waiting():
-        backup = edit.make(interrupts.check)
-        _say(f"{edit.file.path} is edited; what it was is in {backup}")
+        backups = edit.make(interrupts.check)
+        for one, backup in zip(edit.files, backups, strict=True):
+            _say(f"{one.file.path} is edited; what it was is in {backup}")
     return 0
 
 
@@ -204,6 +216,15 @@ def _try(report: Report, chosen: dict[str, Any]) -> int:
 
 _STATUSES: Final = {"verified": 0, "guarded": 0, "distorting": 1, "rejected": 1, "unverified": 2}
 """The exit status of a verdict."""
+
+
+def _print_pull_request(report: Report, number: int | None) -> int:
+    """Print what a pull request with a proved fix says; the report alone is read for it."""
+    from whynan.report.pull_request import pull_request
+    from whynan.run.fix.apply import choose_proved
+
+    click.echo(for_stream(pull_request(report, choose_proved(report, number)), sys.stdout))
+    return 0
 
 
 def _write_patch(report: Report, target: str, number: int | None) -> int:

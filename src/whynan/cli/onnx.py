@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -14,12 +15,13 @@ from whynan.errors import InterruptedRunError, UsageError
 from whynan.models.extras import need
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from whynan.models.onnx.inputs import Case
     from whynan.models.onnx.opening import OnnxModel
     from whynan.records import Report
     from whynan.run.onnx.engines import Settings
+    from whynan.run.output.delivery import Display
 
 SORTS: Final = ("order", "name", "op", "min", "max", "nan", "inf", "zero", "subnormal", "headroom")
 
@@ -162,6 +164,7 @@ def onnx(
     """
     from whynan.config import Options
     from whynan.run.options import check
+    from whynan.run.output.delivery import Display
     from whynan.run.output.files import check_writable
 
     asked = bool(chosen.pop("ranges"))
@@ -175,8 +178,16 @@ def onnx(
     settings = _settings(graph, level, engine, providers, config, threads, dimensions, libraries)
     made = _cases(opened, given, random, cases, settings.free_dimensions or {})
     check(options)
-    report = _inferred(opened, made, settings, options)
-    _deliver(report, options, asked=asked, csv=csv, sort=sort, ops=ops, names=names)
+    to = report_stream(options.json, csv)
+    display = Display(lambda: to or sys.stdout, show_all=options.all_, quiet=options.quiet)
+
+    def explained(found: Report) -> None:
+        # a table comes before the report
+        if not asked:
+            display.explained(_public(found, options))
+
+    report = _inferred(opened, made, settings, options, explained)
+    _deliver(report, options, display, asked=asked, csv=csv, sort=sort, ops=ops, names=names)
     warned = any(f.severity == "warning" for f in (*report.findings, *report.damaging))
     return 1 if report.run.exit_status.whynan or (options.strict and warned) else 0
 
@@ -296,20 +307,32 @@ def _cases(
     return list(generate_cases(model, given, seed, count, sizes=sizes))
 
 
-def _inferred(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Any) -> Report:
+def _inferred(
+    model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Any, explained: Callable[[Report], None]
+) -> Report:
     from whynan.run.onnx.inference import infer
 
     if settings.engine == "onnxruntime":
         need("ort")
     try:
-        return infer(model, cases, settings, options)
+        return infer(model, cases, settings, options, explained)
     except KeyboardInterrupt:
         raise InterruptedRunError(model.path) from None
+
+
+def _public(report: Report, options: Any) -> Report:
+    """A report without what is private, where that was asked for."""
+    if not options.redact:
+        return report
+    from whynan.report.redaction import redacted
+
+    return redacted(report)
 
 
 def _deliver(
     report: Report,
     options: Any,
+    display: Display,
     *,
     asked: bool,
     csv: str | None,
@@ -321,11 +344,8 @@ def _deliver(
     from whynan.report import json, ranges
     from whynan.run.output.files import write_text
 
-    if options.redact:
-        from whynan.report.redaction import redacted
-
-        report = redacted(report)
-    to = report_stream(options.json, csv)
+    report = _public(report, options)
+    display.erase_progress()
     rows = ranges.select_rows(report.ranges, sort=sort, ops=ops, names=names)
     if csv is not None:
         write_text(csv, ranges.to_csv(rows))
@@ -333,6 +353,5 @@ def _deliver(
         told = report.model_copy(update={"ranges": rows if asked else ()})
         write_text(options.json, f"{json.to_json(told)}\n")
     if asked and not options.quiet:
-        ranges.show(rows, to=to)
-    if not options.quiet:
-        report.show(show_all=options.all_, to=to)
+        ranges.show(rows, to=report_stream(options.json, csv))
+    display.finish(report)

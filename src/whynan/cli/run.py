@@ -88,7 +88,7 @@ def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> No
     is_flag=True,
     flag_value=False,
     default=None,
-    help="Prove no fix, so that the report comes at once. A proof takes up to 20 seconds of processor time.",
+    help="Prove no fix. A proof takes up to 20 seconds of processor time, while the first finding is shown already.",
 )
 @click.option(
     "--rerun",

@@ -1,4 +1,4 @@
-"""Unified diffs of one file: written, read, and applied exactly where they say or not at all."""
+"""Unified diffs: written, read, and applied exactly where they say or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-# -- A unified diff of one file: read, and applied exactly where it says or not at all ---------------------------------
+# -- A unified diff: read, and applied exactly where it says or not at all ---------------------------------------------
 
 
 _HUNK: Final = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@")
@@ -24,6 +24,7 @@ _REFUSED: Final = {
     "rename from ": "renames a file",
     "copy from ": "copies a file",
 }
+_SEVERAL: Final = "changes more than one file, or one in several parts"
 _ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abtnvfr"\\])')
 _ESCAPED: Final = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 
@@ -66,36 +67,43 @@ class Diff:
 
 
 def read_diff(text: str) -> Diff:
-    """The change that a unified diff describes, as ``diff -u``, ``git diff`` and ``git format-patch`` write it.
+    """The change of one file that a unified diff describes; raises ``DiffError`` as ``read_diffs``, and for several."""
+    found = read_diffs(text)
+    if len(found) != 1:
+        raise DiffError(_SEVERAL)
+    return found[0]
 
-    Raises ``DiffError`` for what is none, for several files, and for what makes, removes or renames a file.
+
+def read_diffs(text: str) -> list[Diff]:
+    """The changes that a unified diff describes, as ``diff -u``, ``git diff`` and ``git format-patch`` write it.
+
+    Raises ``DiffError`` for what is none, for a file in several parts, and for what makes, removes or renames one.
     """
     lines = _lines(text)
     if all(line.endswith("\r\n") for line in lines):
         # converted as a whole, headers too: what the file's line ends are, it does not say
         lines = [f"{line[:-2]}\n" for line in lines]
     place = 0
-    names: tuple[str, str] | None = None
-    hunks: list[Hunk] = []
+    found: list[Diff] = []
     while place < len(lines):
         line = lines[place].rstrip("\r\n")
         if refused := next((why for begin, why in _REFUSED.items() if line.startswith(begin)), None):
             raise DiffError(refused)
         if line.startswith("--- ") and place + 1 < len(lines) and lines[place + 1].startswith("+++ "):
-            if names is not None:
-                raise DiffError("changes more than one file, or one in several parts")
-            names = _names(line, lines[place + 1].rstrip("\r\n"))
+            found.append(Diff(_names(line, lines[place + 1].rstrip("\r\n")), ()))
             place += 2
-        elif names is not None and (matched := _HUNK.match(line)):
+        elif found and (matched := _HUNK.match(line)):
             hunk, place = _hunk(lines, place + 1, matched)
-            hunks.append(hunk)
+            found[-1] = replace(found[-1], hunks=(*found[-1].hunks, hunk))
         elif line.startswith("@@"):
             raise DiffError(f"has a hunk that cannot be read, at its line {place + 1}")
         else:
             place += 1
-    if names is None or not hunks:
+    if not found or not all(diff.hunks for diff in found):
         raise DiffError("is no unified diff of a file")
-    return Diff(names, tuple(hunks))
+    if len({diff.names[1] for diff in found}) < len(found):
+        raise DiffError(_SEVERAL)
+    return found
 
 
 def apply_diff(diff: Diff, before: str) -> str:

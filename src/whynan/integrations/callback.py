@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from whynan.config import Options
 from whynan.run.options import check_sync
+from whynan.run.output.delivery import Display
 from whynan.run.pipeline import fold_report
 from whynan.run.watch.metrics import sinks_of
 from whynan.run.watch.training import Training
@@ -42,13 +44,15 @@ class TrainingWatch:
         stops = self._options.on_nonfinite == "stop"
         options = replace(self._options, on_nonfinite="skip") if stops else self._options
 
+        display = Display(lambda: sys.stdout, quiet=bool(self._options.quiet))
+
         def ended(report: Report) -> None:
-            if not self._options.quiet:
-                fold_report(report).show()
+            display.finish(fold_report(report))
             if stops:
                 stop()
 
         self._training = Training(options, command=command, ended=ended, metrics=self._metrics)
+        self._training.replays.audience = display
         self._training.begin()
 
     def end(self) -> None:

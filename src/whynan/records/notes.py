@@ -114,6 +114,7 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     "meant_after_all": _field_privacy(),
     "no_proof_together": _field_privacy(),
     "proof_ended": _field_privacy(number="seconds"),
+    "proof_interrupted": _field_privacy(),
     # capsules
     "no_capsule": _field_privacy(text="why"),
     "no_operation": _field_privacy(text="why"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Final
 
@@ -20,6 +21,10 @@ _PLAINER: Final[dict[str, str]] = {
     "\u201d": '"',
 }
 
+
+_MARKUP: Final = frozenset("\\`*_[]<>|~$!&#")
+_LINKED: Final = re.compile(r"(@|#|://)(?=\w)")
+_BACKTICKS: Final = re.compile("`+")
 
 _SPARED: Final = 200
 """What is left out is longer than the words that say so."""
@@ -68,6 +73,33 @@ def encodable(text: str, encoding: str) -> str:
     if text.isascii() or _writes(text, encoding):
         return text
     return "".join(_degraded(character, encoding) for character in text)
+
+
+def markdown(text: str) -> str:
+    """Text that Markdown shows as it is, on one line: no markup, HTML, mention or reference of GitHub's."""
+    escaped = "".join(f"\\{character}" if character in _MARKUP else character for character in plain(text))
+    # a backslash does not keep these from being linked
+    return _LINKED.sub(r"\1<!-- -->", escaped)
+
+
+def code_span(text: str) -> str:
+    """Text as inline code of Markdown, whatever backticks are in it."""
+    shown = plain(text)
+    fence = "`" * (_longest_run(shown) + 1)
+    # where both ends are blank Markdown takes one away at each
+    room = " " if shown.strip() and (shown[0] in "` " or shown[-1] in "` ") else ""
+    return f"{fence}{room}{shown}{room}{fence}" if shown else ""
+
+
+def code_block(text: str, language: str) -> str:
+    """Lines as a code block of Markdown, whatever backticks are in them."""
+    lines = ["\t".join(map(plain, line.rstrip("\r").split("\t"))) for line in text.rstrip("\n").split("\n")]
+    fence = "`" * max(_longest_run("\n".join(lines)) + 1, 3)
+    return "\n".join((f"{fence}{language}", *lines, fence))
+
+
+def _longest_run(text: str) -> int:
+    return max(map(len, _BACKTICKS.findall(text)), default=0)
 
 
 def _seen(character: str) -> bool:

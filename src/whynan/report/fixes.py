@@ -60,7 +60,8 @@ def show_change(heading: str, verdict: str, patch: str, to: TextIO | None = None
     def told(width: int | None, color: bool, encoding: str) -> str:
         page = Page(width, encoding)
         page.line((heading, "bold"))
-        page.line(verdict)
+        if verdict:
+            page.line(verdict)
         for line in _body(patch):
             page.verbatim(line, at=2, style=_MARKS.get(line[:1], ""))
         return page.finish(color=color)

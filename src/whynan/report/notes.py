@@ -356,6 +356,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "meant_after_all": ("the program had been stopped before a second run could tell that what was born is allowed"),
     "no_proof_together": "not run again for a proof: it is one of several processes",
     "proof_ended": "the proof of fixes was ended after {seconds:.0f} seconds of processor time",
+    "proof_interrupted": "the proof of fixes was interrupted",
     "no_capsule": f"there is no capsule: {{why:?{_REASON}}}",
     "no_operation": f"the capsule holds no operation to replay: {{why:?{_REASON}}}",
     "capsule_has_values": "the capsule holds the values of the operation's operands, which --redact leaves in it",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Final, TextIO
 
 from whynan.records import Finding, Report
@@ -192,16 +193,30 @@ def _notes(report: Report) -> list[str]:
 _SEVERITY: Final = {"error": "bold red", "warning": "bold yellow", "info": "bold"}
 
 
-def show(report: Report, *, show_all: bool = False, to: TextIO | None = None, written: str | None = None) -> None:
+def show(
+    report: Report,
+    *,
+    show_all: bool = False,
+    to: TextIO | None = None,
+    written: str | None = None,
+    already: Shown | None = None,
+) -> None:
     """Print a report to standard output, as wide as the terminal and in its encoding, in colour on a terminal.
 
-    `to`: another stream to print to. `written`: the file that has the report's document.
+    `to`: another stream to print to. `written`: the file that has the report's document. `already`: as of ``render``.
     """
 
     def told(width: int | None, color: bool, encoding: str) -> str:
-        return render(report, width=width, show_all=show_all, color=color, encoding=encoding, written=written)
+        return render(
+            report, width=width, show_all=show_all, color=color, encoding=encoding, written=written, already=already
+        )
 
     print_page(told, to)
+
+
+def show_opening(report: Report, to: TextIO | None = None) -> None:
+    """Print the first part of a report: its first finding, but for the fixes."""
+    print_page(lambda width, color, encoding: opening(report, width=width, color=color, encoding=encoding), to)
 
 
 def print_page(told: Callable[[int | None, bool, str], str], to: TextIO | None = None) -> None:
@@ -222,6 +237,7 @@ def render(
     color: bool = False,
     encoding: str = "utf-8",
     written: str | None = None,
+    already: Shown | None = None,
 ) -> str:
     """The report as text of lines at most `width` cells wide.
 
@@ -233,11 +249,19 @@ def render(
         color: with the terminal's colour codes.
         encoding: of the output; what it cannot write is put plainer.
         written: the file that has the report's document, from which a fix is applied.
+        already: what stands above already; what follows it is given.
     """
     page = Page(width, encoding)
     line_of = source or Sources(report.run.sources).line
     told = [*report.findings, *report.damaging, *(report.absorbed if show_all else ())]
+    known = None if already is None else already.find(told)
+    told.sort(key=lambda finding: finding is not known)
+    if already is not None and known is None:
+        page.blank()
     for number, finding in enumerate(told, 1):
+        if already is not None and finding is known:
+            already.add_rest(page, finding, report, show_all=show_all, written=written)
+            continue
         right = _versions(report) if number == 1 else f"{number} of {len(told)}"
         like = wording.told_before(finding, told[: number - 1])
         _finding(
@@ -247,6 +271,71 @@ def render(
         page.blank()
     closing(page, report, show_all=show_all)
     return page.finish(color=color)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The first part of a report, which has been shown: a finding as it was then, perhaps with its fixes."""
+
+    finding: Finding
+    fixes: bool = False
+
+    def find(self, told: Iterable[Finding]) -> Finding | None:
+        """The same finding, as it is now."""
+        return next((finding for finding in told if _birth(finding) == _birth(self.finding)), None)
+
+    def add_rest(self, page: Page, finding: Finding, report: Report, *, show_all: bool, written: str | None) -> None:
+        """What is to be said of the finding that has not been said."""
+        if self.fixes:
+            return
+        if finding.also != self.finding.also:
+            # a fix may show that another birth has the same cause
+            page.row("also", wording.also_text(finding))
+        add_fixes(page, finding, (), report, show_all=show_all, written=written)
+        page.blank()
+
+
+def show_fixes(report: Report, shown: Finding, *, show_all: bool, to: TextIO, written: str | None) -> bool:
+    """Print the fixes of a finding that has been shown, if the report has it; gives whether it has."""
+    known = Shown(shown).find((*report.findings, *report.damaging))
+    if known is None:
+        return False
+
+    def told(width: int | None, color: bool, encoding: str) -> str:
+        page = Page(width, encoding)
+        Shown(shown).add_rest(page, known, report, show_all=show_all, written=written)
+        return page.finish(color=color)
+
+    print_page(told, to)
+    return True
+
+
+def opening(
+    report: Report,
+    *,
+    width: int | None = None,
+    source: LineOf | None = None,
+    color: bool = False,
+    encoding: str = "utf-8",
+) -> str:
+    """The first part of a report, before its fixes are proved: the first finding; ``render`` gives what follows."""
+    page = Page(width, encoding)
+    first = next(iter((*report.findings, *report.damaging)))
+    _finding(page, first, report, _versions(report), source or Sources(report.run.sources).line, None)
+    return page.finish(color=color)
+
+
+def progress_line(what: str, out: TextIO) -> str:
+    """The line of a terminal in which a report goes on while fixes are proved, without its end."""
+    page = Page(_width(out), out.encoding or "utf-8")  # pyright: ignore[reportUnnecessaryComparison] (as above)
+    page.row("fix", (what, "dim"))
+    return page.finish(color=_in_color(out)).split("\n")[0]
+
+
+def _birth(finding: Finding) -> tuple[object, ...]:
+    """What is the same of a finding before and after its fixes are proved."""
+    element = finding.element
+    return finding.rule, finding.site, finding.node, finding.phase, finding.op, element.output, element.index
 
 
 def _width(out: TextIO) -> int | None:

@@ -34,9 +34,9 @@ def render(trial: Trial, *, width: int | None = None, color: bool = False, encod
     verdict = trial.verdict
     page.line((verdict.status, STYLES[verdict.status]), f": {trial.change}")
     page.row("of", f"{trial.rule} {trial.name}{place_text(trial)}")
-    if cured := _cured(verdict):
+    if cured := cured_text(verdict):
         page.row("cured", cured)
-    if kept := _kept(verdict):
+    if kept := kept_text(verdict):
         page.row("kept", kept)
     if why := reason_text(verdict):
         page.row("why", why)
@@ -65,7 +65,7 @@ def make_schema() -> dict[str, Any]:
     return json.make_schema(Trial, SCHEMA)
 
 
-def _cured(verdict: FixVerdict) -> str:
+def cured_text(verdict: FixVerdict) -> str:
     """Whether what failed is finite with the fix."""
     told = {"forward": verdict.forward_finite, "backward": verdict.backward_finite}
     finite = [phase for phase, is_finite in told.items() if is_finite]
@@ -74,7 +74,7 @@ def _cured(verdict: FixVerdict) -> str:
     return ", ".join(said)
 
 
-def _kept(verdict: FixVerdict) -> str:
+def kept_text(verdict: FixVerdict) -> str:
     """How many of the healthy elements are worse with the fix."""
     total, worse = verdict.healthy_elements, verdict.healthy_worse
     if total is None or worse is None:

@@ -14,7 +14,7 @@ from whynan.faults import report_internal_error, tell_once
 from whynan.records import Note
 from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.output import capsules, run_trace
-from whynan.run.output.delivery import deliver, progress_message
+from whynan.run.output.delivery import Delivery, deliver, progress_message
 from whynan.run.output.files import is_replaceable
 from whynan.run.pipeline import with_note
 from whynan.run.proof.proving import RUN_ONCE, NoRerun
@@ -70,6 +70,9 @@ class Controller:
         self._proof: WholeProgramProof | None = None
         self._waiting: Report | None = None
         self._delivered: Report | None = None
+        self._exception: str | None = None
+        names = None if self._recording is None else self._recording.names
+        self._delivery = Delivery(options, names)
         if options.rerun and (not options.quiet or options.json is not None):
             from whynan.run.proof.whole_program import WholeProgramProof
 
@@ -114,6 +117,7 @@ class Controller:
             self._training.replays.recording = partial(run_trace.replay_writer, self._recording)
             self._training.replays.baseline = self._region.baseline
             self._training.replays.keeper = self._keeper
+            self._training.replays.audience = self
             self._training.look_beside()
             self._training.guard.decided = self._decides
             self._training.guard.keeps_steps = self.options.prove and not is_one_of_several()
@@ -141,22 +145,53 @@ class Controller:
         region = self._region
         assert region is not None
         watched = 0
+        self._exception = None if error is None else exception_text(error)
         if self._training is not None:
             if self._training.beside is not None and isinstance(error, Exception):
-                self._training.beside.on_exception(error)
+                self._training.beside.on_exception(error, self._show_opening)
             self._training.end()
             watched = self._training.guard.watched
         kind, traceback = (None, None) if error is None else (type(error), error.__traceback__)
         with progress_message("explaining what was found", quiet=self.options.quiet):
             # what has excused nothing may have done so in the steps that were watched
             region.end(kind, error, traceback, early=early or bool(watched))
-            if not any(finding.fixes for finding in region.report.findings):
-                self._prove_end(region, error)
+        if not any(finding.fixes for finding in region.report.findings):
+            self._prove_end(region, error)
         if self._training is not None:
             # it would hold the program's names beyond its end
             self._training.marks.at_program = None
         found = region.report if self._training is None else self._training.report_after_trace(region.report)
         self._publish(found if error is None else _with_exception(found, error))
+
+    def explained(self, report: Report, *, by_itself: bool = False) -> None:
+        """What is bad is explained: the first finding is told at once, if the run is about to end for it.
+
+        `by_itself`: the program will end itself, before the rest of the report.
+        """
+        # of a program that is run again for a proof, the verdict comes much later
+        if not self._reported and self._ends_run() and not (by_itself and self._proof is not None):
+            self._show_opening(report)
+
+    def proved(self, report: Report) -> None:
+        """The program is about to end itself: what is to be said of its first finding is said before that."""
+        with self._isolation:
+            self._delivery.proved(report)
+
+    def _ends_run(self) -> bool:
+        """Whether a bad step ends the run, or makes it raise."""
+        return self.options.on_nonfinite not in ("continue", "skip") and not is_one_of_several()
+
+    def _show_opening(self, report: Report) -> None:
+        """Print the first finding of a report that is delivered once its fixes are proved."""
+        with self._isolation:
+            if report.run.exception is None and self._exception is not None:
+                report = report.model_copy(update={"run": report.run.model_copy(update={"exception": self._exception})})
+            self._delivery.explained(report)
+
+    def trying(self, number: int, total: int) -> None:
+        """So many changes of so many are being tried."""
+        with self._isolation:
+            self._delivery.trying(number, total)
 
     def _name_the_option(self, fault: Fault) -> None:
         self._unexplained = not (is_one_of_several() or fault.lag or fault.skipped)
@@ -183,6 +218,8 @@ class Controller:
         found, self._waiting = self._waiting, None
         try:
             names = None if self._recording is None else self._recording.names
+            if self._proof.keeps_findings:
+                self._delivery.explained(found)
             found = self._proof.report(found, names, interrupted=interrupted)
         except Exception:
             found = with_note(found, FAILED)
@@ -217,8 +254,7 @@ class Controller:
         """Tell a report; where it is `private`, what --redact leaves out was left out already."""
         self._delivered = report
         self._record(report)
-        options = replace(self.options, redact=False) if private else self.options
-        deliver(report, options, None if self._recording is None else self._recording.names)
+        self._delivery.deliver(report, is_public=private)
 
     def on_sigterm(self) -> bool:
         """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
@@ -266,8 +302,9 @@ class Controller:
             errors = self._errors(capture)
             if not errors or fault.decision is None:
                 return None
-            self._prove(self._training, fault)
-            if self._training.is_allowed(fault.decision):
+            by_itself = self._training.is_allowed(fault.decision)
+            self._prove(self._training, fault, by_itself=by_itself)
+            if by_itself:
                 return None
             self._stopped = self.options.on_nonfinite == "stop"
         return self._ending(errors[0])
@@ -301,19 +338,26 @@ class Controller:
             region.prove(NoRerun(TOGETHER if is_one_of_several() else RUN_ONCE))
             return
         try:
+            if self._training.report is None:
+                self._show_opening(region.report)
             self._training.replays.prove_whole(region, error)
         except Exception:
             self._training.guard.fail()
 
-    def _prove(self, training: Training, fault: Fault) -> None:
-        """The program is about to make a bad step, or not to make it: what led to it can still be run again."""
+    def _prove(self, training: Training, fault: Fault, *, by_itself: bool = False) -> None:
+        """The program is about to make a bad step, or not to make it: what led to it can still be run again.
+
+        `by_itself`: it ends itself then.
+        """
         assert self._region is not None
-        with progress_message("proving what would mend it", quiet=self.options.quiet):
-            self._region.end(early=True)
-            try:
-                training.replays.prove(self._region, fault)
-            except Exception:
-                training.guard.fail()
+        self._region.end(early=True)
+        try:
+            self.explained(self._region.report, by_itself=by_itself)
+            training.replays.prove(self._region, fault)
+        except Exception:
+            training.guard.fail()
+        if by_itself:
+            self.proved(self._region.report)
 
     def _debugger(self) -> Callable[[], None] | None:
         """What opens the debugger at the program's line, where that was asked for."""
@@ -322,7 +366,7 @@ class Controller:
 
     def _spoilt(self, report: Report) -> BaseException | None:
         """At a bad step of a program that is watched: the exception to end the run with, if it is to end."""
-        if self._reported or self.options.on_nonfinite in ("continue", "skip") or is_one_of_several():
+        if self._reported or not self._ends_run():
             return None
         self._stopped = self.options.on_nonfinite == "stop"
         return self._ending(report.findings[0] if report.findings else None)

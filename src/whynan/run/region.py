@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch import Capture
     from whynan.config import Options
     from whynan.records import Report
-    from whynan.run.proof.proving import Keep, Rerunner
+    from whynan.run.proof.proving import Keep, Progress, Rerunner
     from whynan.run.suppressions import Baseline
     from whynan.traces import Trace
 
@@ -126,13 +126,15 @@ class Region:
 
             self._report = redacted(self._report)
 
-    def prove(self, again: Rerunner, *, keep: Keep | None = None) -> None:
+    def prove(self, again: Rerunner, *, keep: Keep | None = None, progress: Progress | None = None) -> None:
         """Give the findings of the report their fixes, proved as far as `again` can run the program.
 
-        `keep` is given the visits of the function that the finding of a capsule was born in.
+        `keep` is given the visits of the function that the finding of a capsule was born in, `progress` how many
+        changes of how many are tried.
         """
         if self._report is not None and not self.redacts:
-            self._report = prove_fixes(with_surroundings(self._report, self.trace), again, keep=keep)
+            around = with_surroundings(self._report, self.trace)
+            self._report = prove_fixes(around, again, keep=keep, progress=progress)
 
     def preview(self, capture: Capture) -> Report:
         """What has been found so far; the region goes on."""

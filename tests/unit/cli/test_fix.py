@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import stat
 import subprocess
 from dataclasses import replace
@@ -19,8 +20,8 @@ from tests.unit.report.programs import finding, report
 from whynan.cli import fix as interrupts
 from whynan.cli import fix as module
 from whynan.cli.main import main, whynan
-from whynan.records import Fix, FixVerdict
-from whynan.records.report import Further
+from whynan.records import Fix, FixVerdict, Member
+from whynan.records.report import Further, StandIn
 from whynan.report.redaction import redacted
 
 UNWRITTEN = Fix(
@@ -487,3 +488,127 @@ def test_half_of_a_fix_is_not_made(here: Path, monkeypatch: pytest.MonkeyPatch) 
     save(here, told(fix("log_softmax", patch=fixing.patch("net.py", PROGRAM, TWICE))))
     assert main(["fix", "report.json", *APPLY]) == 2
     assert (here / "net.py").read_text() == PROGRAM
+
+
+# -- several files ---------------------------------------------------------------------------------------------------
+
+
+OTHER = SITE.model_copy(update={"file": "loss.py"})
+
+
+@pytest.fixture
+def in_two_files(here: Path) -> dict[str, str]:
+    """The report of a fix that changes two files, in each of which a birth of the cause stands; and these files."""
+    (here / "loss.py").write_text(PROGRAM)
+    digest = hashlib.sha256(PROGRAM.encode()).hexdigest()
+    change = fix("log_softmax")
+    patch = f"{change.patch}{fixing.patch('loss.py', PROGRAM, edited(PROGRAM, OTHER, EDITS['log_softmax']))}"
+    member = Member(site=OTHER, phase="forward", op="aten.log.default", rule="WN206")
+    found = finding(
+        rule="WN206",
+        name="log-of-softmax",
+        site=SITE,
+        also=(member,),
+        fixes=(change.model_copy(update={"patch": patch}),),
+    )
+    sources = ({"file": "net.py", "sha256": digest}, {"file": "loss.py", "sha256": digest})
+    save(here, report(found, run={"sources": sources}))
+    return {name: (here / name).read_text() for name in files(here)}
+
+
+@pytest.mark.usefixtures("in_two_files")
+def test_a_fix_of_two_files_is_made_in_both(here: Path, snapshot: SnapshotAssertion) -> None:
+    result = CliRunner().invoke(whynan, ["fix", "report.json", "--apply", "--yes"])
+    assert (result.exit_code, result.output) == (0, snapshot)
+    for name in ("net.py", "loss.py"):
+        assert (here / name).read_text() == MENDED
+        assert (here / f"{name}.orig").read_text() == PROGRAM
+    # once more: it is there
+    result = CliRunner().invoke(whynan, ["fix", "report.json", "--apply", "--yes"])
+    assert "is in the file already" in result.output
+
+
+@pytest.mark.usefixtures("in_two_files")
+def test_its_patch_has_both(here: Path) -> None:
+    assert main(["fix", "report.json", "--patch", "both.patch"]) == 0
+    subprocess.run(["git", "apply", "both.patch"], cwd=here, check=True)
+    assert (here / "net.py").read_text() == (here / "loss.py").read_text() == MENDED
+
+
+def test_where_the_second_file_cannot_be_written_nothing_is_changed(
+    in_two_files: dict[str, str], here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    replace, done = os.replace, []
+
+    def full(old: str, new: str, **folders: Any) -> None:
+        done.append(new)
+        if len(done) == 2:
+            raise OSError(28, "No space left on device")
+        replace(old, new, **folders)
+
+    monkeypatch.setattr(os, "replace", full)
+    assert main(["fix", "report.json", "--apply", "--yes"]) == 2
+    assert done[:2] == ["net.py", "loss.py"]
+    assert "loss.py cannot be edited (No space left on device)" in capsys.readouterr().err
+    assert {name: (here / name).read_text() for name in files(here)} == in_two_files
+
+
+def test_where_one_of_two_files_has_changed_nothing_is(
+    in_two_files: dict[str, str], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "loss.py").write_text("x = 1\n")
+    assert main(["fix", "report.json", "--apply", "--yes"]) == 2
+    assert "loss.py is not what it was during the run" in capsys.readouterr().err
+    assert (here / "net.py").read_text() == in_two_files["net.py"]
+    # half of the change is none that was proved
+    (here / "loss.py").write_text(MENDED)
+    assert main(["fix", "report.json", "--apply", "--yes"]) == 2
+    assert files(here) == sorted(in_two_files)
+
+
+# -- a pull request --------------------------------------------------------------------------------------------------
+
+
+GIVEN = StandIn(
+    output=0, lack="unknown", count=3, total=96, least=-87.3, greatest=-87.3, exact_least=-96.5, exact_greatest=-90.0
+)
+
+
+@pytest.mark.parametrize("status", ["verified", "guarded"])
+def test_a_pull_request_has_the_bug_the_mechanism_the_change_and_the_proof(
+    status: Any, here: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
+) -> None:
+    verdict = FixVerdict(
+        status=status,
+        forward_finite=True,
+        backward_finite=True,
+        healthy_elements=10_871,
+        healthy_worse=0,
+        max_ulp=2.0,
+        max_rel=1.2e-7,
+        stand_ins=(GIVEN,) if status == "guarded" else (),
+    )
+    save(here, told(fix("log_softmax", verdict=verdict)))
+    assert main(["fix", "report.json", "--pr"]) == 0
+    assert capsys.readouterr() == (snapshot, "")
+
+
+def test_without_a_proved_fix_there_is_no_pull_request(
+    here: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
+) -> None:
+    save(here, told(fix("clamp"), SETTING))
+    assert [main(["fix", "report.json", "--pr"]), main(["fix", "report.json", "--pr", "--choose", "1"])] == [2, 2]
+    save(here, report())
+    assert main(["fix", "report.json", "--pr"]) == 2
+    assert capsys.readouterr() == ("", snapshot)
+
+
+def test_it_is_not_made_together_with_an_edit(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fix", "report.json", "--pr", "--apply"]) == 2
+    assert capsys.readouterr().err == "whynan: --apply and --pr ask for two things: give one of them\n"
+
+
+def test_of_a_redacted_report_there_is_none(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    save(here, redacted(told(*FIXES)))
+    assert main(["fix", "report.json", "--pr"]) == 2
+    assert "--redact" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 
 from whynan.errors import UsageError
 from whynan.run.fix import file as editing
-from whynan.run.fix.file import open_editable
+from whynan.run.fix.file import Editable, open_editable, replace_files
 
 TEXT = "x = 1\n"
 AFTER = "x = 2\n"
@@ -214,3 +214,61 @@ def test_a_file_of_another_size_than_source_is_refused(here: Path, monkeypatch: 
     monkeypatch.setattr(editing, "_MOST_BYTES", 3)
     with pytest.raises(UsageError, match="too large"):
         open_editable("net.py")
+
+
+# -- several files ---------------------------------------------------------------------------------------------------
+
+
+def both() -> list[tuple[Editable, str]]:
+    """Two files with their texts afterwards."""
+    return [(open_editable("net.py"), AFTER), (open_editable("src/net.py"), AFTER + AFTER)]
+
+
+def test_several_files_are_edited_and_each_is_kept(here: Path) -> None:
+    assert replace_files(both()) == ("net.py.orig", os.path.join("src", "net.py.orig"))
+    texts = {name: content.decode() for name, content in tree(here).items()}
+    kept = {"net.py.orig": TEXT, os.path.join("src", "net.py.orig"): TEXT}
+    assert texts == {"net.py": AFTER, os.path.join("src", "net.py"): AFTER + AFTER, **kept}
+
+
+@pytest.mark.parametrize(
+    ("failing", "call"), [("replace", 1), ("replace", 2), *(("fsync", n) for n in range(1, 5)), ("fchmod", 3)]
+)
+def test_where_one_of_several_fails_none_is_changed(
+    failing: str, call: int, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, real, calls = tree(here), getattr(os, failing), []
+
+    def full(*given: object, **named: object) -> None:
+        calls.append(given)
+        if len(calls) == call:
+            raise OSError(28, "No space left on device")
+        real(*given, **named)
+
+    monkeypatch.setattr(os, failing, full)
+    with pytest.raises(UsageError, match="No space left"):
+        replace_files(both())
+    assert tree(here) == before
+
+
+def test_an_interrupt_between_two_files_changes_none(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, replace = tree(here), os.replace
+
+    def interrupted(old: str, new: str, **folders: Any) -> None:
+        replace(old, new, **folders)
+        monkeypatch.setattr(os, "replace", replace)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        replace_files(both())
+    assert tree(here) == before
+
+
+def test_where_one_of_several_was_changed_meanwhile_none_is(here: Path) -> None:
+    changes = both()
+    (here / "src" / "net.py").write_text("x = 3\n")
+    before = tree(here)
+    with pytest.raises(UsageError, match="changed meanwhile"):
+        replace_files(changes)
+    assert tree(here) == before

@@ -9,25 +9,24 @@ from typing import Final
 from whynan.errors import UsageError
 from whynan.fixes import python as source
 from whynan.fixes.candidates import Declined
-from whynan.fixes.diffs import DiffError, Hunk, apply_diff, read_diff
-from whynan.records import Finding, Fix, Member, Report
+from whynan.fixes.diffs import Diff, DiffError, apply_diff, read_diff, read_diffs
+from whynan.records import APPLICABLE, Finding, Fix, Member, Report
 from whynan.records.intents import FixIntent
 from whynan.records.report import Further
 from whynan.report.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
 from whynan.rules.arguments import arguments_of
 from whynan.rules.catalogue import rules
-from whynan.run.fix.file import RUN_AGAIN, Editable, open_editable
+from whynan.run.fix.file import RUN_AGAIN, Editable, open_editable, replace_files
 
 _MARK: Final = "\ufeff"
 """Stands at the beginning of a file of the encoding ``utf-8-sig``, and is no part of its text."""
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
-    """A fix that can be made: the file, and its text afterwards."""
+class FileEdit:
+    """One file that a fix changes, and its text afterwards."""
 
-    offer: Offer
     file: Editable
     text: str
 
@@ -42,12 +41,35 @@ class Edit:
         mark, encoding = (_MARK, "utf-8") if self.file.encoding == "utf-8-sig" else ("", self.file.encoding)
         return source.patch(self.file.path, mark + self.file.text, mark + self.text).encode(encoding)
 
-    def make(self, check: Callable[[], None] | None = None) -> str:
-        """Edit the file; gives the path of the backup. Raises ``UsageError``, with nothing changed, where it cannot.
 
-        `check` is called right before the file changes; with what it raises nothing changes.
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A fix that can be made: the files that it changes, and their texts afterwards."""
+
+    offer: Offer
+    files: tuple[FileEdit, ...]
+
+    @property
+    def paths(self) -> str:
+        """The files, in words."""
+        return " and ".join(one.file.path for one in self.files)
+
+    @property
+    def patch(self) -> bytes:
+        """What is changed, as ``git apply`` takes it."""
+        return b"".join(one.patch for one in self.files)
+
+    def check_writable(self) -> None:
+        """Raise ``UsageError`` where a file or its folder is read-only."""
+        for one in self.files:
+            one.file.check_writable()
+
+    def make(self, check: Callable[[], None] | None = None) -> tuple[str, ...]:
+        """Edit the files, all or none; gives the paths of the backups. Raises ``UsageError``, with nothing changed.
+
+        `check` is called right before the first file changes; with what it raises nothing changes.
         """
-        return self.file.replace(self.text, check)
+        return replace_files([(one.file, one.text) for one in self.files], check)
 
 
 def choose_fix(report: Report, number: int | None, kind: str) -> Offer:
@@ -78,6 +100,20 @@ def choose_fix(report: Report, number: int | None, kind: str) -> Offer:
     return offer
 
 
+def choose_proved(report: Report, number: int | None) -> Offer:
+    """The fix of the source that a user asks for, as ``choose_fix``; raises ``UsageError`` too where none is proved."""
+    told = offers(report)
+    if number is None and told and best(told, "source") is None:
+        raise UsageError("the report has no verified fix of the source", "a pull request says what is proved")
+    offer = choose_fix(report, number, "source")
+    if offer.fix.verdict.status not in APPLICABLE:
+        what = f"fix {offer.number} is {offer.fix.verdict.status}, and a pull request says what is proved"
+        raise UsageError(what, "choose one that is verified or guarded")
+    if offer.fix.patch is None:
+        raise UsageError("this report was made with --redact, and holds no change", "take that of the run without it")
+    return offer
+
+
 _KINDS: Final = {"source": "the source", "graph": "the model"}
 _ARTICLES: Final = {"source": "a change of the source", "graph": "a change of the model", "setting": "a setting"}
 _HINTS: Final = {
@@ -103,13 +139,24 @@ def why_none(report: Report) -> str:
 
 
 def made_anew(report: Report, offer: Offer) -> Edit | None:
-    """The edit that a fix of the source is, made from its rule and place; None where it is in the file already.
+    """The edit that a fix of the source is, made from its rule and place; None where it is in the files already.
 
-    Raises ``UsageError`` where the file cannot be had as it was in the run, or what is made is not what was proved.
+    Raises ``UsageError`` where a file cannot be had as it was in the run, or what is made is not what was proved.
     """
-    path = offer.file
     if is_redacted(report):
         raise UsageError("this report was made with --redact, and names no file", "take that of the run without it")
+    made = {path: _made_in(report, offer, path) for path in _edited_files(report, offer)}
+    missing = [path for path, edit in made.items() if edit is None]
+    if len(missing) == len(made):
+        return None
+    if missing:
+        # with half of a change in them the files are none that were proved
+        raise UsageError(f"{missing[0]} is not what it was during the run", RUN_AGAIN)
+    return Edit(offer, tuple(edit for edit in made.values() if edit is not None))
+
+
+def _made_in(report: Report, offer: Offer, path: str | None) -> FileEdit | None:
+    """The edit of one file; None where it is in it already."""
     if path is None or path.startswith("<"):
         where = "no place in the source" if path is None else f"{path}, which is no file"
         raise UsageError(f"fix {offer.number} is at {where}", "change it by hand")
@@ -118,23 +165,50 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
         raise UsageError(f"the report does not say what {path} was during the run", RUN_AGAIN)
     file = open_editable(path)
     if not file.is_of(recorded):
-        if _is_there(file, offer.fix.patch, recorded):
+        if _is_there(file, _diff_of(offer.fix, path), recorded):
             return None
         raise UsageError(f"{file.path} is not what it was during the run", RUN_AGAIN)
-    return Edit(offer, file, _edited(file, offer))
+    return FileEdit(file, _edited(file, path, offer))
 
 
-def _is_there(file: Editable, change: str | None, recorded: str) -> bool:
+def _edited_files(report: Report, offer: Offer) -> tuple[str | None, ...]:
+    """The files of the run that a fix edits."""
+    diffs = _diffs(offer.fix)
+    if len(diffs) < 2:
+        return (offer.file,)
+    known = [source.file for source in report.run.sources]
+    return tuple(dict.fromkeys(next((file for file in known if _is_named(diff, file)), None) for diff in diffs))
+
+
+def _diffs(fix: Fix) -> list[Diff]:
+    """The changes of a fix, file by file; none where its patch is no diff."""
+    try:
+        return read_diffs((fix.patch or "").replace(_MARK, ""))
+    except DiffError:
+        return []
+
+
+def _diff_of(fix: Fix, path: str) -> Diff | None:
+    """The change of one file; of a fix that changes one alone it is that, whatever it is called there."""
+    found = _diffs(fix)
+    return found[0] if len(found) == 1 else next((diff for diff in found if _is_named(diff, path)), None)
+
+
+def _is_named(diff: Diff, file: str) -> bool:
+    return any(name.lstrip("/") == file.lstrip("/") for name in diff.names)
+
+
+def _is_there(file: Editable, change: Diff | None, recorded: str) -> bool:
     """Whether a file is what a change makes of the file of the run: taken back, it is that one."""
     try:
-        return file.was_of(apply_diff(read_diff(change or "").reversed(), file.text), recorded)
+        return change is not None and file.was_of(apply_diff(change.reversed(), file.text), recorded)
     except DiffError:
         return False
 
 
-def _edited(file: Editable, offer: Offer) -> str:
+def _edited(file: Editable, path: str, offer: Offer) -> str:
     """The text of a file with a fix, made from the rule and the place; it must be the change that the verdict is of."""
-    made = regenerate_text(file.path, file.text, offer.finding, offer.fix)
+    made = regenerate_text(path, file.text, offer.finding, offer.fix)
     if isinstance(made, str):
         return made
     why = f" ({made.why})" if made.why else ""
@@ -151,18 +225,23 @@ def regenerate_text(path: str, text: str, finding: Finding, fix: Fix) -> str | D
 
 
 def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
-    proved = _change(fix.patch or "")
+    proved = _diff_of(fix, path)
+    births = [finding, *(_remaining_birth(finding, left) for left in fix.further)]
+    if len(_diffs(fix)) > 1:
+        births = [birth for birth in births if birth.site is not None and birth.site.file == path]
     texts, declined = [text], list[str]()
-    for birth in (finding, *(_remaining_birth(finding, left) for left in fix.further)):
+    for birth in births:
         made = [candidate for each in texts for candidate in source.consistent_candidates(each, birth, _intents(birth))]
         texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
         declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
     texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
     for each in texts:
-        if each != text and _change(source.patch(path, text, each)) == proved:
+        if each != text and proved is not None and read_diff(source.patch(path, text, each)).hunks == proved.hunks:
             return each
-    if finding.site is not None and (cast := source.with_casts(text, fix.patch or "", finding.site)) is not None:
-        return cast
+    if finding.site is not None and len(_diffs(fix)) == 1:
+        cast = source.with_casts(text, fix.patch or "", finding.site)
+        if cast is not None:
+            return cast
     return Declined(fix.title, declined[0] if declined and not texts else "")
 
 
@@ -178,11 +257,3 @@ def _remaining_birth(finding: Finding, further: Further) -> Finding:
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
     return next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
-
-
-def _change(diff: str) -> tuple[Hunk, ...]:
-    """What a diff changes, whatever it calls the file; nothing where it is none."""
-    try:
-        return read_diff(diff.replace(_MARK, "")).hunks
-    except DiffError:
-        return ()

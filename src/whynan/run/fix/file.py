@@ -1,4 +1,4 @@
-"""A source file of the user's that is to be edited: only inside a folder, through no link, and only as it was."""
+"""Source files that are to be edited: inside a folder, through no link, only as they were, and all or none."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import secrets
 import stat
 import tokenize
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -65,29 +65,87 @@ class Editable:
             raise UsageError(what, "give the file another encoding, or take another fix") from None
 
     def replace(self, text: str, check: Callable[[], None] | None = None) -> str:
-        """Put another text in the file's place, whole or not at all, with its permissions; gives the backup's path.
+        """Put another text in the file's place, as ``replace_files`` does; gives the backup's path."""
+        return replace_files([(self, text)], check)[0]
 
-        `check` is called right before it changes; with what it raises nothing changes.
 
-        Raises ``UsageError`` where it is not what it was any more, or cannot be written: nothing has changed then.
-        """
-        content = self.encoded(text)
+def replace_files(changes: Sequence[tuple[Editable, str]], check: Callable[[], None] | None = None) -> tuple[str, ...]:
+    """Put other texts in the places of files, all of them or none, with their permissions; gives the backups' paths.
+
+    `check` is called right before the first one changes; with what it raises nothing changes.
+
+    Raises ``UsageError`` where one is not what it was any more, or cannot be written: nothing has changed then.
+    """
+    contents = [file.encoded(text) for file, text in changes]
+    begun: list[_Replacement] = []
+    with ExitStack() as opened:
         try:
-            with _opened_folder(self.folder, self.path) as (name, folder):
-                held, status = _read(name, folder)
-                if held != self.content:
-                    raise UsageError(f"{self.path} was changed meanwhile", RUN_AGAIN)
-                _refuse_read_only(name, folder, status)
-                backup = _backed_up(name, folder, held, status)
-                try:
-                    _replace_file(name, folder, content, status, check)
-                except BaseException:
-                    with suppress(OSError):
-                        os.unlink(backup, dir_fd=folder)
-                    raise
-        except OSError as error:
-            raise _uneditable(self.path, error) from None
-        return os.path.join(os.path.dirname(self.path), os.path.basename(backup))
+            for (file, _), content in zip(changes, contents, strict=True):
+                with _uneditable_as_usage(file.path):
+                    name, folder = opened.enter_context(_opened_folder(file.folder, file.path))
+                    begun.append(_Replacement.begin(file, content, name, folder))
+            if check is not None:
+                check()
+            for one in begun:
+                with _uneditable_as_usage(one.path):
+                    one.finish()
+        except BaseException:
+            for one in reversed(begun):
+                one.undo()
+            raise
+    return tuple(os.path.join(os.path.dirname(one.path), os.path.basename(one.backup)) for one in begun)
+
+
+@dataclass(slots=True)
+class _Replacement:
+    """A file that is about to have other content: this, and what the file holds, lie beside it."""
+
+    path: str
+    name: str
+    folder: int | None
+    made: str
+    backup: str
+
+    @classmethod
+    def begin(cls, file: Editable, content: bytes, name: str, folder: int | None) -> _Replacement:
+        """Write both, whole or not at all."""
+        held, status = _read(name, folder)
+        if held != file.content:
+            raise UsageError(f"{file.path} was changed meanwhile", RUN_AGAIN)
+        _refuse_read_only(name, folder, status)
+        backup = _backed_up(name, folder, held, status)
+        made = os.path.join(os.path.dirname(name), f".whynan-{secrets.token_hex(8)}")
+        try:
+            _create_file(made, folder, content, status)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(backup, dir_fd=folder)
+            raise
+        return cls(file.path, name, folder, made, backup)
+
+    def finish(self) -> None:
+        """Let the new content take the file's place at once."""
+        os.replace(self.made, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+
+    def undo(self) -> None:
+        """Leave the file as it was, and nothing beside it."""
+        with suppress(OSError):
+            try:
+                os.unlink(self.made, dir_fd=self.folder)
+            except FileNotFoundError:
+                # it has taken the file's place
+                os.replace(self.backup, self.name, src_dir_fd=self.folder, dst_dir_fd=self.folder)
+            else:
+                os.unlink(self.backup, dir_fd=self.folder)
+
+
+@contextmanager
+def _uneditable_as_usage(path: str) -> Generator[None]:
+    """Have what the system refuses of a file said to the user."""
+    try:
+        yield
+    except OSError as error:
+        raise _uneditable(path, error) from None
 
 
 def open_editable(file: str, *, folder: str | None = None) -> Editable:
@@ -212,22 +270,6 @@ def _backed_up(name: str, folder: int | None, content: bytes, like: os.stat_resu
             continue
         return backup
     raise UsageError(f"there are {_MOST_BACKUPS:,} backups {name}.orig already", "take some of them away")
-
-
-def _replace_file(
-    name: str, folder: int | None, content: bytes, like: os.stat_result, check: Callable[[], None] | None
-) -> None:
-    """Write a file beside another one, and let it take that one's place at once."""
-    made = os.path.join(os.path.dirname(name), f".whynan-{secrets.token_hex(8)}")
-    _create_file(made, folder, content, like)
-    try:
-        if check is not None:
-            check()
-        os.replace(made, name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(made, dir_fd=folder)
-        raise
 
 
 def _create_file(name: str, folder: int | None, content: bytes, like: os.stat_result) -> None:

@@ -18,7 +18,7 @@ from whynan.rules.catalogue import rules
 from whynan.run.pipeline import with_note
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import onnx
 
@@ -42,12 +42,17 @@ _SECONDS: Final = 5.0
 
 
 def with_fixes(
-    report: Report, job: Mapping[str, Any], process: EngineProcess, fed: Sequence[Mapping[str, Any]]
+    report: Report,
+    job: Mapping[str, Any],
+    process: EngineProcess,
+    fed: Sequence[Mapping[str, Any]],
+    explained: Callable[[Report], None],
 ) -> Report:
     """A report whose escaped and damaging findings have their fixes, proved in the process of the engine.
 
     ``job`` is that of the run; ``fed`` its inputs, and behind them healthy ones of other cases. What crashes the
-    engine, or fails, or takes too long, is said in a note.
+    engine, or fails, or takes too long, is said in a note, and so is an interrupt. ``explained`` is given the report
+    before that.
     """
     from whynan.models.onnx.binding import write_feeds
 
@@ -55,6 +60,7 @@ def with_fixes(
     wanted = [finding for finding in harmful if finding.fate != "absorbed"][:_MOST]
     if not wanted or report.run.exception is not None:
         return report
+    explained(report)
     with tempfile.TemporaryDirectory(prefix="fixes-", dir=process.home) as folder:
         place = Path(folder)
         told = {
@@ -63,7 +69,11 @@ def with_fixes(
             "fed": [write_feeds(values, place / f"{_FEEDS}-{n}") for n, values in enumerate(fed)],
         }
         (place / JOB).write_text(json.dumps({**job, **told}), encoding="utf-8")
-        status, _ = process.do(place)
+        try:
+            status, _ = process.do(place)
+        except KeyboardInterrupt:
+            process.kill()
+            return with_note(report, Note.create("proof_interrupted"))
         try:
             made, untried = _read_proofs(place)
         except FileNotFoundError:

@@ -175,6 +175,10 @@ class EngineProcess:
         self._end(at_once=True)
         return status or 1, self._said()
 
+    def kill(self) -> None:
+        """End what is being done; the next job gets a new process."""
+        self._end(at_once=True)
+
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None:
             return self._process

@@ -25,7 +25,7 @@ from whynan.run.suppressions import allowance
 from whynan.traces.reader import read_trace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from whynan.capsule import Content
     from whynan.config import Options
@@ -46,8 +46,17 @@ _HEALTHY: Final = 4
 """Cases that fixes have to leave as they are."""
 
 
-def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Options) -> Report:
-    """Run a model on each case and report the worst; raises ``UsageError`` where the engine cannot run it at all."""
+def infer(
+    model: OnnxModel,
+    cases: Sequence[Case],
+    settings: Settings,
+    options: Options,
+    explained: Callable[[Report], None] = lambda _: None,
+) -> Report:
+    """Run a model on each case and report the worst; raises ``UsageError`` where the engine cannot run it at all.
+
+    `explained` is given the report before its fixes are proved.
+    """
     found: list[tuple[Report, UsageError | None]] = []
     contents: list[Content | None] = []
     jobs: list[dict[str, Any]] = []
@@ -64,7 +73,8 @@ def infer(model: OnnxModel, cases: Sequence[Case], settings: Settings, options: 
         reports = [report for report, _ in found]
         worst = min(range(len(reports)), key=lambda n: (_rank(reports[n]), n))
         healthy = [case.values for case, told in zip(cases, reports, strict=True) if told.verdict == "clean"]
-        report = with_fixes(reports[worst], jobs[worst], process, [cases[worst].values, *healthy[:_HEALTHY]])
+        fed = [cases[worst].values, *healthy[:_HEALTHY]]
+        report = with_fixes(reports[worst], jobs[worst], process, fed, explained)
     report = _packed(report, contents[worst], options)
     inference = report.run.inference
     if inference is None or len(cases) == 1:

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from whynan.verify.in_place.visits import Visits
 
     Keep = Callable[[Site, Visits], None]
+    Progress = Callable[[int, int], None]
 
 SECONDS: Final = 20.0
 """So long fixes are sought and proved for one report; what has begun then comes to its end."""
@@ -53,6 +54,8 @@ class RunOnce(str):
 
 RUN_ONCE: Final = RunOnce(f"the program was run once: {RERUN}")
 
+INTERRUPTED: Final = "not tried (interrupted)"
+
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3
@@ -60,6 +63,7 @@ _MOST_JUDGED: Final = 4
 """So many edits that compute in float32 are judged."""
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
 _ENDED: Final = Note.create("proof_ended", seconds=SECONDS)
+_BROKEN_OFF: Final = Note.create("proof_interrupted")
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
 _SETTING: Final = "it is no edit of an expression, and was not tried"
 _IN_BFLOAT16: Final = "run with it, the program is finite to its end; each of its numbers has 8 bits in place of 11"
@@ -143,18 +147,42 @@ class RankedCandidate:
         return STATUSES.index(verdict.status), self.leaves, kind, float(verdict.healthy_worse or 0), moved
 
 
-def prove_fixes(report: Report, again: Rerunner, *, keep: Keep | None = None) -> Report:
+class Audience(Protocol):
+    """Whoever waits for a proof."""
+
+    def explained(self, report: Report, *, by_itself: bool = False) -> None:
+        """A report is explained, and its fixes are about to be proved; `by_itself`: the program will end itself."""
+        ...
+
+    def proved(self, report: Report) -> None:
+        """The fixes of a program that is about to end itself are proved."""
+        ...
+
+    def trying(self, number: int, total: int) -> None:
+        """So many changes of so many are being tried."""
+        ...
+
+
+def prove_fixes(
+    report: Report, again: Rerunner, *, keep: Keep | None = None, progress: Progress | None = None
+) -> Report:
     """A report whose findings have their fixes, proved as far as `again` can run the program; never one that is worse.
 
     Escaped and damaging findings have fixes, absorbed and allowed ones none. What is known of the surroundings of its
-    births is let go of. `keep` is given the visits of the function that the finding of a capsule was born in.
+    births is let go of. `keep` is given the visits of the function that the finding of a capsule was born in, and
+    `progress` how many changes of how many are tried. An interrupt ends the proof: what is left was not tried then.
     """
-    proving = _Proving(report, again, keep)
+    proving = _Proving(report, again, keep, progress)
     try:
         report = proving.report()
     except Exception:
         proving.fail()
     return _with_around(report, {})
+
+
+def is_interrupted(report: Report) -> bool:
+    """Whether the user has broken off the proof of a report's fixes."""
+    return bool(report.coverage.notes_of(_BROKEN_OFF.kind))
 
 
 def with_surroundings(report: Report, trace: Trace) -> Report:
@@ -175,9 +203,10 @@ def _with_around(report: Report, around: Mapping[int, Neighbourhood | None]) -> 
 class _Proving:
     """The proof of one report's fixes."""
 
-    def __init__(self, report: Report, again: Rerunner, keep: Keep | None) -> None:
+    def __init__(self, report: Report, again: Rerunner, keep: Keep | None, progress: Progress | None) -> None:
         self._report = report
         self._keep = keep
+        self._progress = progress
         self._again = again
         self._deadline = 0.0
         self._ended = False
@@ -200,8 +229,9 @@ class _Proving:
             name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
             for name in ("findings", "damaging")
         }
-        if self._ended:
-            changed["coverage"] = self._report.coverage.with_notes(_ENDED)
+        said = [*([_ENDED] if self._ended else []), *([_BROKEN_OFF] if self._is_interrupted() else [])]
+        if said:
+            changed["coverage"] = self._report.coverage.with_notes(*said)
         sources = tuple(Source(file=file, sha256=digest) for file, digest in self._hashes.items())
         changed["run"] = self._report.run.model_copy(update={"sources": sources})
         return self._report.model_copy(update=changed)
@@ -227,8 +257,17 @@ class _Proving:
             return finding
         key = finding.rule, finding.site, finding.phase
         if key not in self._known:
-            self._known[key] = self._fixes(finding)
+            try:
+                self._known[key] = self._fixes(finding)
+            except KeyboardInterrupt:
+                self._again = NoRerun(INTERRUPTED)
+                self._visited, self._trials, self._verdicts = {}, {}, {}
+                self._known[key] = self._fixes(finding)
         return finding.model_copy(update={"fixes": self._known[key]})
+
+    def _is_interrupted(self) -> bool:
+        """Whether the user waits no longer."""
+        return isinstance(self._again, NoRerun) and self._again.why == INTERRUPTED
 
     def _is_over(self) -> bool:
         self._ended = self._ended or time.process_time() > self._deadline
@@ -394,9 +433,13 @@ class _Proving:
 
     def _proofs(self, finding: Finding, source: _Source, found: Sequence[Candidate]) -> list[RankedCandidate]:
         """The candidates with their verdicts, the best first."""
-        judged_ = sorted((self._judged(finding, source, candidate) for candidate in found), key=lambda j: j.rank)
+        judged_: list[RankedCandidate] = []
+        for number, candidate in enumerate(found, 1):
+            if self._progress is not None:
+                self._progress(number, len(found))
+            judged_.append(self._judged(finding, source, candidate))
         tried_: list[RankedCandidate] = []
-        for number, one in enumerate(judged_):
+        for number, one in enumerate(sorted(judged_, key=lambda j: j.rank)):
             # what does not cure the captured operands may still do so with another edit
             may_cure = one.verdict.status != "rejected" or one.verdict.forward_finite is False
             may_cure = may_cure or one.verdict.backward_finite is False

@@ -229,6 +229,12 @@ class WholeProgramProof:
         self._wanted |= {"seconds": time.monotonic() - self._beginning.time, "random": self._random}
         return True
 
+    @property
+    def keeps_findings(self) -> bool:
+        """Whether a further run gives the findings their fixes, and leaves them as they are."""
+        wanted = self._wanted or {}
+        return "findings" in wanted and not wanted["eager"]
+
     def report(self, first: Report, names: Pseudonyms | None = None, *, interrupted: bool = False) -> Report:
         """The first run's report, or a better one by further runs; `interrupted`: a signal has ended the program."""
         assert self._wanted is not None
@@ -272,7 +278,9 @@ class WholeProgramProof:
 
     def _proved(self, first: Report, place: str) -> Report:
         assert self._wanted is not None
-        with progress_message("running the program again to prove what would mend it", quiet=self._options.quiet):
+        # beside a finding that is told already there is a line of progress
+        is_quiet = self._options.quiet or self.keeps_findings
+        with progress_message("running the program again to prove what would mend it", quiet=is_quiet):
             why = self._run(place)
         found = Path(place, PROVED)
         if why is None and not found.exists():

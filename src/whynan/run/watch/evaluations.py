@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from whynan.capture.ranks import TOGETHER, is_one_of_several
 from whynan.records import Coverage, ExitStatus, Note, Replay, Report, Run
+from whynan.run.proof.proving import is_interrupted
 from whynan.run.region import refuses_another
 
 if TYPE_CHECKING:
@@ -34,6 +36,14 @@ class Parent(Protocol):
         """Whether the program goes on to do what it has decided."""
         ...
 
+    def announce(self, report: Report, *, by_itself: bool = False) -> None:
+        """Tell whoever waits for a proof what is bad; `by_itself`: the program will end itself."""
+        ...
+
+    def announce_proof(self, report: Report) -> None:
+        """Tell whoever has waited for it what was proved."""
+        ...
+
     def end_with(self, report: Report) -> BaseException | None:
         """What a report ends the program with."""
         ...
@@ -55,13 +65,16 @@ class EvaluationWatch:
         guard.evaluations = Evaluations(self._begin, self._rerun, guard.fail)
         guard.observe(self._on_bad_read)
 
-    def on_exception(self, error: BaseException) -> None:
-        """The program is over, by an exception: look into what it held, unless that is known."""
+    def on_exception(self, error: BaseException, explained: Callable[[Report], None] | None = None) -> None:
+        """The program is over, by an exception: look into what it held, unless that is known.
+
+        `explained` is given the report of that before its fixes are proved.
+        """
         guard = self._training.guard
         try:
             fault = guard.exception_fault(error)
             if fault is not None and not self._knows(fault):
-                self._look_into(fault, leaves=False)
+                self._look_into(fault, leaves=False, explained=explained or _untold)
         except Exception:
             guard.fail()
 
@@ -131,19 +144,35 @@ class EvaluationWatch:
         if self._decided == steps:
             # what comes of it has been told
             return None
-        self._look_into(fault, leaves=fault.decision is None or not fault.certain)
-        made, known = fault.decision, self._last
+        made = fault.decision
+        by_itself = made is not None and self._training.is_allowed(made)
+        explained = _untold if made is None else partial(self._training.announce, by_itself=by_itself)
+        before = self._last
+        self._look_into(fault, leaves=made is None or not fault.certain, explained=explained)
+        known = self._last
+        if made is None and known is not None and known is not before and is_interrupted(known[0]):
+            # it is for the program, which would go on
+            return KeyboardInterrupt()
         if made is None or known is None or not any(f.severity == "error" for f in known[0].findings):
             return None
         self._decided, self._last = steps, None
         self._found.append(known[0])
-        return None if self._training.is_allowed(made) else self._training.end_with(known[0])
+        if not by_itself:
+            return self._training.end_with(known[0])
+        self._training.announce_proof(known[0])
+        return None
 
-    def _look_into(self, fault: Fault, *, leaves: bool) -> None:
+    def _look_into(self, fault: Fault, *, leaves: bool, explained: Callable[[Report], None]) -> None:
         self._training.set_aside()
         if refuses_another():
             return
-        found = self._training.replays.explain_fault(fault)
+
+        def announce(report: Report) -> None:
+            told = _as_in_a_run(report)
+            if any(finding.severity == "error" for finding in told.findings):
+                explained(told)
+
+        found = self._training.replays.explain_fault(fault, announce)
         if isinstance(found, Report):
             found = _as_in_a_run(found)
             self._last = found, self._training.guard.steps, leaves
@@ -155,6 +184,10 @@ class EvaluationWatch:
                 self._training.guard.steps,
                 leaves,
             )
+
+
+def _untold(_: Report) -> None:
+    """A report that may not be delivered."""
 
 
 class _Look:

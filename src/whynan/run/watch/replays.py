@@ -21,7 +21,16 @@ from whynan.records import Note, Replay
 from whynan.replay.open_files import own_modules
 from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.proof.outcomes import birth_of
-from whynan.run.proof.proving import RERUN, RUN_ONCE, EditedRun, NoRerun, RunOnce, prove_fixes, with_surroundings
+from whynan.run.proof.proving import (
+    INTERRUPTED,
+    RERUN,
+    RUN_ONCE,
+    EditedRun,
+    NoRerun,
+    RunOnce,
+    prove_fixes,
+    with_surroundings,
+)
 from whynan.run.region import Region, refuses_another
 from whynan.verify.in_place.edited_tail import edit_tail
 from whynan.verify.in_place.swap import is_same_file, swap_code
@@ -39,7 +48,7 @@ if TYPE_CHECKING:
     from whynan.replay.checkpoint import Mark, Marks
     from whynan.replay.plan import ReplayPlan, TailPlan
     from whynan.run.proof.arguments import HeardObjects
-    from whynan.run.proof.proving import Keep
+    from whynan.run.proof.proving import Audience, Keep, Progress
     from whynan.run.suppressions import Baseline
     from whynan.traces.writer import TraceWriter
     from whynan.training.guard import Guard
@@ -87,10 +96,10 @@ class ReplayRerunner:
         self._advised = advised
         self._seconds = _SECONDS
 
-    def prove_report(self, report: Report, *, keep: Keep | None = None) -> Report:
+    def prove_report(self, report: Report, *, keep: Keep | None = None, progress: Progress | None = None) -> Report:
         """A report with the fixes of its findings."""
         with self.unheard():
-            return prove_fixes(report, self, keep=keep)
+            return prove_fixes(report, self, keep=keep, progress=progress)
 
     def visits(self, path: str, text: str, line: int) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
@@ -249,6 +258,8 @@ class Replays:
         """Keeps the operations of a replay that bear bad numbers."""
         self.visits: dict[Site, Visits] = {}
         """What the function of a finding read, where operations are kept: of the site."""
+        self.audience: Audience | None = None
+        """Whoever waits for a proof."""
         self._options = options
         self.command = command
         self._guard = guard
@@ -261,8 +272,13 @@ class Replays:
         made_here.baseline = self.baseline
         return made_here
 
-    def explain_fault(self, fault: Fault) -> Report | tuple[Note, ...] | None:
-        """The report of a faithful replay; or why there is none. None where all that was born is allowed."""
+    def explain_fault(
+        self, fault: Fault, explained: Callable[[Report], None] = lambda _: None
+    ) -> Report | tuple[Note, ...] | None:
+        """The report of a faithful replay; or why there is none. None where all that was born is allowed.
+
+        `explained` is given the report before its fixes are proved.
+        """
         from whynan.replay.plan import replay_plans
 
         refused = [Note.create("gone_on")] if fault.lag else []
@@ -293,6 +309,7 @@ class Replays:
                 report = with_surroundings(region.report, region.trace)
                 replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
                 report = _replayed(report, replay_, said)
+                explained(report)
                 return self._proved(report, way, fault, eager=eager, keep=self._keep())
             if why:
                 refused.append(Note.create("no_replay", way=way.where, eager=eager, why=why))
@@ -347,6 +364,18 @@ class Replays:
         if not self._options.prove or is_one_of_several():
             region.prove(NoRerun(TOGETHER if self._options.prove else NOT_ASKED))
             return
+        try:
+            again = self._faithful_rerunner(fault)
+        except KeyboardInterrupt:
+            again = NoRerun(INTERRUPTED)
+        if isinstance(again, NoRerun):
+            region.prove(again)
+            return
+        with again.unheard():
+            region.prove(again, keep=self._keep(), progress=self._progress())
+
+    def _faithful_rerunner(self, fault: Fault) -> ReplayRerunner | NoRerun:
+        """The way that leads to a bad step; or why none does."""
         from whynan.replay.plan import replay_plans
         from whynan.training.replay import compiles
 
@@ -357,10 +386,9 @@ class Replays:
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
                 unfaithful = again.unfaithful()
                 if unfaithful is None:
-                    region.prove(again, keep=self._keep())
-                    return
+                    return again
                 why = unfaithful
-        region.prove(NoRerun(why))
+        return NoRerun(why)
 
     def prove_whole(self, region: Region, error: BaseException | None) -> None:
         """Prove the fixes of what a region has found in a program that is over, by replays of it, if it was short.
@@ -381,9 +409,12 @@ class Replays:
         nothing = StepEvidence((), (), bad_loss=False)
         fault = Fault(None, self._guard.steps + 1, nothing, raised=raised)
         with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
-            why = again.unfaithful_births(region.report)
+            try:
+                why = again.unfaithful_births(region.report)
+            except KeyboardInterrupt:
+                why = INTERRUPTED
             if why is None:
-                region.prove(again, keep=self._keep())
+                region.prove(again, keep=self._keep(), progress=self._progress())
                 return
         region.prove(NoRerun(why))
 
@@ -397,12 +428,16 @@ class Replays:
     def _keep(self) -> Keep | None:
         return None if self.keeper is None else self.visits.__setitem__
 
+    def _progress(self) -> Progress | None:
+        return None if self.audience is None else self.audience.trying
+
     def _proved(
         self, report: Report, way: ReplayPlan, fault: Fault, *, eager: bool, keep: Keep | None = None
     ) -> Report:
         if not self._options.prove:
             return prove_fixes(report, NoRerun(NOT_ASKED))
-        return self._make_rerunner(way, fault, eager=eager).prove_report(report, keep=keep)
+        again = self._make_rerunner(way, fault, eager=eager)
+        return again.prove_report(report, keep=keep, progress=self._progress())
 
     def _make_rerunner(self, way: ReplayPlan, fault: Fault, *, eager: bool, advised: bool = False) -> ReplayRerunner:
         def unrecorded() -> Region:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -10,7 +11,9 @@ from whynan.capture.ranks import is_one_of_several
 from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Note, Report, Run
 from whynan.rules.catalogue import readings
+from whynan.run.output.delivery import Display
 from whynan.run.pipeline import build_report, fold_report, merge_reports, versions
+from whynan.run.proof.proving import is_interrupted
 from whynan.run.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.run.watch.evaluations import EvaluationWatch
 from whynan.run.watch.metrics import Metrics, as_step
@@ -93,6 +96,23 @@ class Training:
     def set_aside(self) -> None:
         """End what looks at the first steps."""
         self._aside()
+
+    def announce(self, report: Report, *, by_itself: bool = False) -> None:
+        """Tell whoever waits for a proof what is bad; `by_itself`: the program will end itself."""
+        if self.replays.audience is not None:
+            self.replays.audience.explained(self._public(report), by_itself=by_itself)
+
+    def announce_proof(self, report: Report) -> None:
+        """Tell whoever has waited for it what was proved, before the program ends itself."""
+        if self.replays.audience is not None:
+            self.replays.audience.proved(self._public(report))
+
+    def _public(self, report: Report) -> Report:
+        if not (self.redacts and self.options.redact):
+            return report
+        from whynan.report.redaction import redacted
+
+        return redacted(fold_report(report))
 
     def is_allowed(self, made: Decision) -> bool:
         """Whether the program goes on to do what it has decided: what ends it is for itself to say."""
@@ -232,16 +252,16 @@ class Training:
         if report is None:
             self.repeated += 1
             return None
-        if self.redacts and self.options.redact:
-            from whynan.report.redaction import redacted
-
-            report = redacted(fold_report(report))
+        report = self._public(report)
         self.report = report
         if report.verdict == "inconclusive":
             self.unexplained(fault)
         ending = self._ended(report)
         if ending is None and self._raises() and report.findings:
             return NonFiniteError(report.findings[0])
+        if ending is None and is_interrupted(report):
+            # it is for the program, which would go on
+            return KeyboardInterrupt()
         return ending
 
     def _report_of(self, fault: Fault) -> Report | None:
@@ -249,7 +269,9 @@ class Training:
         if self.report is not None:
             return None
         self._aside()
-        found = self.replays.explain_fault(fault)
+        # of what is looked at in advance nobody is told before it counts
+        ahead = fault.ahead or self.guard.here.probes is not None
+        found = self.replays.explain_fault(fault, lambda report: None if ahead else self.announce(report))
         if isinstance(found, tuple):
             found = self._new_report("inconclusive", found)
         return None if found is None else self._with_history(found, fault)
@@ -267,6 +289,8 @@ class Training:
 
             found = redacted(found)
         self._beneath.append(found)
+        if is_interrupted(found):
+            raise KeyboardInterrupt
         return True
 
     def _with_history(self, report: Report, fault: Fault) -> Report:
@@ -310,7 +334,7 @@ class Watch:
         self._optimizers = optimizers
         self._metrics = metrics
         self._training: Training | None = None
-        self._report: Report | None = None
+        self._display = Display(lambda: sys.stdout, quiet=bool(options.quiet))
         self._stop: Stop | None = None
         self._ended = False
         self._status: int | None = 0
@@ -392,21 +416,18 @@ class Watch:
             metrics=self._metrics,
         )
         self._training = made
+        made.replays.audience = self._display
         made.begin(beside=beside)
         return made
 
-    def _show(self, report: Report) -> None:
-        if not self._options.quiet:
-            fold_report(report).show()
-
     def _stopped(self, report: Report) -> BaseException | None:
-        self._show(report)
+        self._display.finish(fold_report(report))
         if self._options.on_nonfinite != "stop" or is_one_of_several():
             return None
         self._stop = Stop()
         return self._stop
 
     def _raised(self, report: Report) -> BaseException | None:
-        self._show(report)
+        self._display.finish(fold_report(report))
         stops = self._options.on_nonfinite == "stop" and report.findings and not is_one_of_several()
         return NonFiniteError(report.findings[0]) if stops else None

@@ -94,6 +94,7 @@ _NOT_ITS_TEXT: Final = "what is loaded was not made from the file as it is"
 _NOBODY: Final = "no function of its code is there to be called: made by exec, scripted, or not made yet"
 _SUSPENDED: Final = {GeneratorType: "gi_code", CoroutineType: "cr_code", AsyncGeneratorType: "ag_code"}
 _LRU: Final = type(functools.lru_cache(len))
+_CALLABLES: Final[frozenset[type]] = frozenset({FunctionType, _LRU, *_SUSPENDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +199,7 @@ class _LiveCode:
                 self._add_namespace(frame.f_globals)
                 if frame.f_code in numbers:
                     self.running.add(frame.f_code)
-        for thing in gc.get_objects():
+        for thing in [thing for thing in gc.get_objects() if type(thing) in _CALLABLES]:
             kind = cast("type[Any]", type(thing))
             if kind is FunctionType:
                 function = cast("FunctionType", thing)
@@ -238,8 +239,8 @@ def _frames() -> Iterator[Any]:
 def _restore_new_functions(paired: list[Pair]) -> None:
     """Give functions that were made meanwhile the code that they would have been made with."""
     olds = {pair.new: pair.old for pair in paired if pair.new is not None}
-    for thing in gc.get_objects():
-        if type(thing) is FunctionType and (old := olds.get(thing.__code__)) is not None:
+    for thing in [thing for thing in gc.get_objects() if type(thing) is FunctionType]:
+        if (old := olds.get(thing.__code__)) is not None:
             code = thing.__code__
             if code.co_qualname == old.co_qualname and code.co_freevars == old.co_freevars:
                 thing.__code__ = _with_filename(old, code.co_filename)
