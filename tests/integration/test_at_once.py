@@ -76,7 +76,7 @@ CHANGE
 WAITS = "delivery.Display.explained = lambda *_: None"
 INTERRUPTED = "proving.judge_candidate = interrupted"
 FAILS = "proving.judge_candidate = fails; os.environ.pop('WHYNAN_RAISE_INTERNAL', None)"
-VERDICT = re.compile("  fix      (verified|distorting): ")
+VERDICT = re.compile("  fix      (verified|guarded|distorting): ")
 BEGINS = "<a proof begins>"
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
 

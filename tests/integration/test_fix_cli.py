@@ -319,7 +319,7 @@ def proved(folder: Path, loss: str) -> list[tuple[str, str]]:
 
 
 def test_a_first_step_that_draws_as_it_calls_its_module_has_its_fix_proved(tmp_path: Path) -> None:
-    assert proved(tmp_path, "torch.log(out[:, 0]).mean()")[0][0] == "verified"
+    assert proved(tmp_path, "torch.log(out[:, 0]).mean()")[0][0] == "guarded"
 
 
 def test_a_guard_that_moves_the_loss_of_a_step_of_which_only_gradients_are_bad_is_rejected(tmp_path: Path) -> None:

@@ -140,6 +140,9 @@ for _dim, _later, _earlier in (("-1", "..., 1:", "..., :-1"), ("0", "1:", ":-1")
     of(f"cumprod(x, {_dim})[{_later}] / cumprod(x, {_dim})[{_earlier}]", {"x": [0.0, 0.5, 0.5]}, x=[0.5, 2.0, 0.25])
 of("exp(sum(log(x), d, k))", {"x": [0.0, 2.0]}, x=X)
 of("xlogy(y, x)", {"y": [1.0, 1.0], "x": [0.0, 1.0]}, y=[0.0, 0.5], x=[0.5, 2.0])
+of("log(exp(x))", lambda f: {"x": [-gap(f), 0.0]}, x=[0.5, -1.0])
+for _of in ("exp(x) / a", "a * exp(x)"):
+    of(f"log({_of})", lambda f: {"x": [-gap(f), 0.0], "a": [2.0, 1.5]}, x=[0.5, -1.0], a=[1.5, 0.5])
 of("log(softmax(x, d))", lambda f: {"x": [0.0, gap(f)]}, x=[0.5, 1.0])
 of("xlogy(y, softmax(x, d))", lambda f: {"y": [0.5, 1.0], "x": [0.0, gap(f)]}, y=[0.5, 1.0], x=[0.5, 1.0])
 for _sum in ("sum(exp(x), d, True)", "sum(exp(x))", "unsqueeze(sum(exp(x), d), d)"):
@@ -254,6 +257,13 @@ of("mean(x)", {"x": []}, x=X)
 of("mean(x, d, k)", {"x": [[], []]}, x=[X, Y])
 for _name in ("cross_entropy", "nll_loss"):
     of(f"{_name}(x, t)", {"x": [X, Y], "t": [-100, -100]}, x=[[-0.5, -1.0, -2.0], [-1.5, -0.75, -0.25]], t=[0, -100])
+    of(
+        f"{_name}(x, t, ignore_index=i)",
+        {"x": [X, Y], "t": [2, 2], "i": 2},
+        x=[[-0.5, -1.0, -2.0], [-1.5, -0.75, -0.25]],
+        t=[0, 2],
+        i=2,
+    )
 _STEPS: Final[Values] = {"b": MISSING, "r": "sum", "t": [[1, 2, 1]], "n": [2], "p": [[[-0.5, -1.0, -2.0]]] * 2}
 of("ctc_loss(p, t, n, s, blank=b, reduction=r)", _STEPS | {"s": [3]}, **_STEPS, s=[2])
 

@@ -44,7 +44,6 @@ OTHERS = {
     "source.exporter_metadata:_BUILTIN": "Python's own functions",
     "source.decisions.values:_SAME": "calls on a number of Python's or NumPy's",
     "source.decisions.values:_KEPT": "calls on a container",
-    "fixes.python.formula:_OF_TENSORS": "attributes of tensors",
     "models.onnx.specs:Generator": "words of the command line",
     "models.onnx.specs:_DEFAULTS": "words of the command line",
     "models.onnx.specs:_USAGE": "words of the command line",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pytest
 import torch
 
 import whynan
@@ -11,6 +12,8 @@ import whynan
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
+
+pytestmark = pytest.mark.proof
 
 GAUSSIAN = """import math
 import torch

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from whynan.records.report import Fix
 
+pytestmark = pytest.mark.proof
+
 IGNORED = torch.zeros(6, dtype=torch.int64)
 SCORES = torch.linspace(-2, 2, 30).reshape(6, 5)
 
