@@ -1,0 +1,314 @@
+"""The introduced error: what an operation of B makes of the operands that A had, beside what A made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+
+import numpy as np
+
+from whynan.compare.double import is_floating
+from whynan.compare.operations import UnavailableError
+from whynan.compare.stretches import walk
+from whynan.compare.tolerance import Rounding, base, least_normal, narrowest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from whynan.compare.alignment import Alignment
+    from whynan.compare.operations import Array, Operation
+    from whynan.compare.stretches import SideRun, Stretch
+    from whynan.compare.tolerance import Exact
+
+Sort: TypeAlias = Literal["meaning", "kernel", "nonfinite", "decision", "unexplained"]
+"""Why an error is out of line: in exact arithmetic the two differ; B's own rounding is too large; NaN or Inf stand in
+other places; another truth value or whole number; or no exact value can be had."""
+
+_ULPS: Final = 8.0
+"""Errors below so many unit roundoffs of the number itself are not looked into."""
+_LOST: Final = 256.0
+"""Unit roundoffs, relative to the largest number, that are let pass where no exact value can be had."""
+_RANDOM: Final = frozenset(
+    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli rand randn rand_like "
+    "randn_like randint randint_like normal bernoulli multinomial normal_functional uniform randperm dropout "
+    "native_dropout alpha_dropout".split()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Culprit:
+    """An operation whose introduced error is out of line.
+
+    ``a``, ``b`` and ``exact`` are the values at ``index``; ``bound`` what is tolerated there. ``stretch`` is what makes
+    the value in B, ``other`` what makes it in A.
+    """
+
+    value: str
+    other_value: str
+    operation: Operation
+    stretch: Stretch
+    other: Stretch
+    sort: Sort
+    index: tuple[int, ...]
+    a: float | int | bool
+    b: float | int | bool
+    exact: float | int | bool | None
+    bound: float
+    max_abs: float
+    max_rel: float
+    propagated_abs: float
+    propagated_rel: float
+    bad: int
+    total: int
+    given: Mapping[str, Array]
+    made: Array
+
+
+class Search:
+    """Looks for introduced errors along the aligned values of two runs, in the order of B."""
+
+    def __init__(self, a: SideRun, b: SideRun, alignment: Alignment) -> None:
+        self._a, self._b = a, b
+        self._pairs = alignment.pairs
+        self._known = set(alignment.pairs)
+        self._ours = set(alignment.taken)
+        units = [narrowest(run.side, {name: run.values[name] for name in run.values}) for run in (a, b)]
+        self.roundoff = max(units)
+        self.examined = 0
+        """Stretches that were run in float64."""
+        self.unjudged: list[str] = []
+        """Values of which no exact value could be had."""
+        self.random: list[str] = []
+        """Operations that draw numbers."""
+
+    def culprits(self) -> Iterator[Culprit]:
+        """What introduces an error out of line, in the order of B's execution."""
+        for operation in self._b.side.operations:
+            for value in operation.outputs:
+                if value in self._pairs and (found := self._culprit(value)) is not None:
+                    yield found
+
+    def _culprit(self, value: str) -> Culprit | None:
+        other = self._pairs[value][0]
+        a, b = self._a.value(other), self._b.value(value)
+        if a is None or b is None or a.dtype == object or not self._differs(a, _like(b, a)):
+            return None
+        stretch = self._b.stretch(value, self._known)
+        mine = self._a.stretch(other, self._ours)
+        if drawn := next((o for o in (*stretch.operations, *mine.operations) if base(o.op) in _RANDOM), None):
+            self.random.append(drawn.name)
+            return None
+        given = self._given(stretch)
+        if given is None:
+            return None
+        made = self._made(stretch, given, b)
+        if made is None:
+            self.unjudged.append(value)
+            return None
+        made = _like(made, a)
+        if not self._differs(a, made):
+            return None
+        return self._examined(stretch, mine, given, a, _like(b, a), made)
+
+    def _differs(self, a: Array, b: Array) -> bool:
+        """Whether two values differ by more than a few roundings of the numbers themselves."""
+        if a.shape != b.shape:
+            return True
+        if not is_floating(a) or not is_floating(b):
+            return bool((a != b).any())
+        x, y = a.astype(np.float64), b.astype(np.float64)
+        with np.errstate(all="ignore"):
+            near = np.abs(x - y) <= _ULPS * self.roundoff * np.abs(x) + least_normal(self.roundoff)
+        return not bool((near | _same_bad(x, y)).all())
+
+    def _given(self, stretch: Stretch) -> dict[str, Array] | None:
+        """A's values in the place of those that B's stretch reads; None where one has no partner."""
+        found: dict[str, Array] = {}
+        for name in stretch.cut:
+            partner = self._pairs.get(name)
+            theirs = self._b.value(name)
+            ours = None if partner is None else self._a.value(partner[0])
+            if ours is None or theirs is None:
+                return None
+            ours = ours.reshape(theirs.shape) if ours.shape != theirs.shape else ours
+            found[name] = ours if ours.dtype == theirs.dtype else _cast(ours, theirs)
+        return found
+
+    def _made(self, stretch: Stretch, given: Mapping[str, Array], b: Array) -> Array | None:
+        """What B makes of A's values; None where it cannot be run again."""
+        unchanged = all(_same(given[name], self._b.value(name)) for name in stretch.cut)
+        if unchanged:
+            return b
+        try:
+            return walk(stretch.operations, given, self._b.side.evaluate)[stretch.value]
+        except UnavailableError:
+            return None
+
+    def _examined(
+        self, stretch: Stretch, mine: Stretch, given: Mapping[str, Array], a: Array, b: Array, made: Array
+    ) -> Culprit | None:
+        self.examined += 1
+        theirs = self._exact(self._b, stretch, given, a)
+        ours = self._exact(self._a, mine, {name: v for name in mine.cut if (v := self._a.value(name)) is not None}, a)
+        judged = judge(a, made, ours, theirs, self.roundoff)
+        if ours is None and theirs is None:
+            self.unjudged.append(stretch.value)
+        if judged is None:
+            return None
+        sort, excess, bound = judged
+        x, y, z = (v.astype(np.float64) for v in (a, made, b))
+        index = _worst(x, y, excess, bound)
+        best = ours if ours is not None else theirs
+        with np.errstate(all="ignore"):
+            error, propagated = np.abs(x - y), np.abs(z - y)
+            finite = np.abs(x[np.isfinite(x)])
+        scale = float(finite.max()) if finite.size else 0.0
+        return Culprit(
+            value=stretch.value,
+            other_value=mine.value,
+            operation=_fault(self._b, stretch, given, self.roundoff) if sort == "kernel" else stretch.operations[-1],
+            stretch=stretch,
+            other=mine,
+            sort=sort,
+            index=index,
+            a=a[index].item() if hasattr(a[index], "item") else a[index],
+            b=made[index].item() if hasattr(made[index], "item") else made[index],
+            exact=None if best is None else best.value.reshape(a.shape)[index].item(),
+            bound=float(bound[index]),
+            max_abs=_greatest(error),
+            max_rel=_relative(error, x),
+            propagated_abs=_greatest(propagated),
+            propagated_rel=float(_greatest(propagated) / scale) if scale else 0.0,
+            bad=int(excess.sum()),
+            total=a.size,
+            given=given,
+            made=made,
+        )
+
+    def _exact(self, run: SideRun, stretch: Stretch, given: Mapping[str, Array], like: Array) -> Exact | None:
+        if any(name not in given for name in stretch.cut) or not stretch.operations:
+            return None
+        try:
+            found = Rounding(run.side, stretch, given, self.roundoff).exact()
+        except UnavailableError:
+            return None
+        return found if found.value.size == like.size else None
+
+
+def judge(
+    a: Array, b: Array, ours: Exact | None, theirs: Exact | None, roundoff: float
+) -> tuple[Sort, Array, Array] | None:
+    """Whether two results on the same operands differ by more than rounding: why, at which elements, and the bound.
+
+    ``ours`` and ``theirs`` are the exact values of the two stretches, None where they cannot be had.
+    """
+    if a.shape != b.shape:
+        return "meaning", np.ones(a.shape, bool), np.zeros(a.shape)
+    if not is_floating(a) or not is_floating(b):
+        return _judge_decision(a, b, ours, theirs)
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    known = [one for one in (ours, theirs) if one is not None]
+    with np.errstate(all="ignore"):
+        if not known:
+            finite = np.abs(x[np.isfinite(x)])
+            bound = np.full(x.shape, _LOST * roundoff * (float(finite.max()) if finite.size else 0.0))
+            excess = _beyond(x, y, bound)
+            return ("unexplained", excess, bound) if excess.any() else None
+        kernel = np.max([one.kernel.reshape(x.shape) for one in known], axis=0)
+        kernel = np.where(np.isnan(kernel), np.inf, kernel)
+        bad = np.isfinite(x) != np.isfinite(y)
+        # an infinite tolerance says only that rounding decides whether a number is finite
+        bad |= np.isnan(x) != np.isnan(y)
+        if bad.any() and _really_bad(bad, x, y, known):
+            return "nonfinite", bad, kernel
+        if ours is not None and theirs is not None:
+            meaning = np.maximum(ours.meaning, theirs.meaning.reshape(ours.meaning.shape)).reshape(x.shape)
+            apart = _beyond(ours.value.reshape(x.shape), theirs.value.reshape(x.shape), meaning)
+            apart &= _beyond(x, y, _ULPS * roundoff * np.abs(x))
+            if apart.any():
+                return "meaning", apart, meaning
+        excess = _beyond(x, y, kernel) & ~bad
+        wrong = np.any([_beyond(v, one.value.reshape(x.shape), kernel) for one in known for v in (x, y)], axis=0)
+        excess &= wrong
+        return ("kernel", excess, kernel) if excess.any() else None
+
+
+def _judge_decision(
+    a: Array, b: Array, ours: Exact | None, theirs: Exact | None
+) -> tuple[Sort, Array, Array] | None:
+    apart = np.asarray(a != b)
+    for one in (ours, theirs):
+        if one is not None and one.flips is not None and one.flips.size == apart.size:
+            apart = apart & ~one.flips.reshape(apart.shape)
+    return ("decision", apart, np.zeros(apart.shape)) if apart.any() else None
+
+
+def _really_bad(bad: Array, x: Array, y: Array, known: list[Exact]) -> bool:
+    """Whether NaN or Inf of one side alone is no overflow at the end of the range, where the exact value is."""
+    for one in known:
+        exact = one.value.reshape(x.shape)[bad]
+        if not np.isfinite(exact).all() or (np.abs(exact) < np.finfo(np.float32).max).any():
+            return True
+    return bool(np.isnan(x[bad]).any() or np.isnan(y[bad]).any())
+
+
+def _beyond(x: Array, y: Array, bound: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return ~((np.abs(x - y) <= bound) | _same_bad(x, y) | np.isinf(bound))
+
+
+def _same_bad(x: Array, y: Array) -> Array:
+    return (np.isnan(x) & np.isnan(y)) | (x == y)
+
+
+def _fault(run: SideRun, stretch: Stretch, given: Mapping[str, Array], roundoff: float) -> Operation:
+    """The first operation of a stretch whose own result is further from its exact value than rounding."""
+    if len(stretch.operations) == 1:
+        return stretch.operations[0]
+    try:
+        values = walk(stretch.operations, given, run.side.evaluate)
+        for operation in stretch.operations:
+            alone = type(stretch)(operation.outputs[0], (operation,), tuple(n for n in operation.inputs if n in values))
+            exact = Rounding(run.side, alone, values, roundoff).exact()
+            made = values[operation.outputs[0]]
+            if is_floating(made) and _beyond(made.astype(np.float64), exact.value, exact.kernel).any():
+                return operation
+    except UnavailableError:
+        pass
+    return stretch.operations[-1]
+
+
+def _worst(x: Array, y: Array, excess: Array, bound: Array) -> tuple[int, ...]:
+    """The element that is furthest beyond what is tolerated; one that is bad on one side alone before all others."""
+    with np.errstate(all="ignore"):
+        far = np.abs(x - y) / np.maximum(bound, np.finfo(np.float64).tiny)
+    far = np.where(np.isnan(far), np.inf, far)
+    far = np.where(excess, far, -1.0)
+    return tuple(int(n) for n in np.unravel_index(int(np.argmax(far)), x.shape))
+
+
+def _greatest(error: Array) -> float:
+    if np.isnan(error).any():
+        return float("nan") if np.isnan(error).all() else float(np.nanmax(error))
+    return float(error.max()) if error.size else 0.0
+
+
+def _relative(error: Array, x: Array) -> float:
+    with np.errstate(all="ignore"):
+        found = error / np.abs(x)
+    found = found[np.isfinite(found)]
+    return float(found.max()) if found.size else 0.0
+
+
+def _like(value: Array, other: Array) -> Array:
+    """A value in the shape of another one of its size."""
+    return value.reshape(other.shape) if value.shape != other.shape and value.size == other.size else value
+
+
+def _same(one: Array, other: Array | None) -> bool:
+    return other is not None and one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+
+
+def _cast(value: Array, like: Array) -> Array:
+    with np.errstate(all="ignore"):
+        return value.astype(like.dtype)

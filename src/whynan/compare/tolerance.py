@@ -1,0 +1,208 @@
+"""What a number format is entitled to lose in a stretch: its exact values, and the noise that rounding makes there."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from whynan.compare.double import is_floating
+from whynan.compare.operations import UnavailableError
+from whynan.compare.stretches import walk
+from whynan.floats import format_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from whynan.compare.operations import Array, Operation, Side
+    from whynan.compare.stretches import Stretch
+
+DRAWS: Final = 4
+"""Noisy runs; the largest deviation of them counts."""
+FACTOR: Final = 8.0
+"""So much more than the noisy runs deviate is still rounding."""
+_SUMS: Final = frozenset(
+    "Conv ConvTranspose FusedConv MatMul FusedMatMul Gemm ReduceSum ReduceMean AveragePool GlobalAveragePool CumSum "
+    "Einsum linear matmul mm bmm addmm baddbmm convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
+    "sum mean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d cumsum einsum dot mv _adaptive_avg_pool2d".split()
+)
+"""Operators that are sums of products: of the magnitudes of their operands they give the sum of the magnitudes."""
+_RANGE: Final = frozenset("Sigmoid Tanh Erf Softmax HardSigmoid sigmoid tanh erf softmax _softmax".split())
+"""Operators that engines compute to an absolute accuracy, by polynomials on a bounded range."""
+_OPERAND: Final = frozenset("Gelu BiasGelu FastGelu QuickGelu Swish gelu silu mish Mish LogSoftmax log_softmax".split())
+"""Those whose accuracy is relative to their operand."""
+
+
+def base(op: str) -> str:
+    """``linear`` of ``aten.linear.default``."""
+    parts = op.split(".")
+    return parts[1] if len(parts) > 2 and parts[0] == "aten" else op
+
+
+def unit_roundoff(dtype: np.dtype[Any]) -> float:
+    """The unit roundoff of a dtype; 0 for what is no floating-point number."""
+    try:
+        return format_of(dtype.name).eps / 2
+    except Exception:
+        return 0.0
+
+
+def least_normal(roundoff: float) -> float:
+    """The smallest normal number of the format with this unit roundoff: below, engines may flush to zero."""
+    names = ("float64", "float32", "float16", "bfloat16")
+    return next((format_of(n).tiny for n in names if math.isclose(format_of(n).eps / 2, roundoff)), 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Exact:
+    """The value of a stretch in float64, and what rounding may make of it.
+
+    ``meaning`` tolerates the rounding of operands, constants and results; ``kernel`` the order of long sums as well.
+    ``flips``: the elements that are another whole number or truth value in a noisy run.
+    """
+
+    value: Array
+    meaning: Array
+    kernel: Array
+    flips: Array | None
+
+
+class Rounding:
+    """The noise of a stretch in some arithmetic."""
+
+    def __init__(self, side: Side, stretch: Stretch, given: Mapping[str, Array], roundoff: float) -> None:
+        self._side = side
+        self._stretch = stretch
+        self._given = {name: value for name, value in given.items() if name in stretch.cut}
+        self._roundoff = roundoff
+        self._sums: dict[int, Array] = {}
+
+    def exact(self) -> Exact:
+        """The exact value and its tolerance; raises ``UnavailableError`` where it cannot be had."""
+        name = self._stretch.value
+        values = walk(self._stretch.operations, self._given, self._summed)
+        value = values[name]
+        last = self._stretch.operations[-1]
+        if not is_floating(value):
+            drawn = [self._noisy(n, sums=True) for n in range(2 * DRAWS)]
+            flips = np.any([one != value for one in drawn if one.shape == value.shape], axis=0)
+            zero = np.zeros(value.shape)
+            return Exact(value, zero, zero, np.broadcast_to(flips, value.shape))
+        own = self._own(last, values, value)
+        meaning = self._spread(value, sums=False) + own
+        kernel = self._spread(value, sums=True) + own if self._sums else meaning
+        return Exact(value, meaning, kernel, None)
+
+    def _own(self, last: Operation, values: Mapping[str, Array], value: Array) -> Array:
+        """What the last operation alone may lose: the rounding of its result, or the accuracy of its kernel."""
+        least = least_normal(self._roundoff)
+        own = 4 * self._roundoff * np.abs(value) + least
+        if len(self._stretch.operations) > 1:
+            return own
+        if base(last.op) in _RANGE:
+            return own + 4 * self._roundoff
+        if base(last.op) in _OPERAND:
+            x = values.get(last.inputs[0])
+            if x is not None and x.shape == value.shape:
+                return own + 4 * self._roundoff * np.abs(x)
+        return own
+
+    def _spread(self, value: Array, *, sums: bool) -> Array:
+        """By how much noisy runs deviate, a fluke of all of them that an element stands still aside."""
+        spread = np.zeros(value.shape)
+        for number in range(DRAWS):
+            drawn = self._noisy(number, sums=sums)
+            if drawn.shape == value.shape:
+                with np.errstate(all="ignore"):
+                    far = np.abs(drawn - value)
+                spread = np.maximum(spread, np.where(np.isfinite(far), far, np.where(drawn == value, 0.0, np.inf)))
+        finite = spread[np.isfinite(spread)]
+        usual = float(np.median(finite)) if finite.size else 0.0
+        return FACTOR * np.maximum(spread, usual if _mixes(self._stretch.operations) else 0.0)
+
+    def _summed(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
+        """An operation in float64; of a sum of products, the sum of the magnitudes is kept beside it."""
+        found = self._side.exact(operation, operands)
+        if base(operation.op) in _SUMS and is_floating(found[0]):
+            whole = self._operands(operation, operands)
+            sizes = {name: np.abs(v.astype(np.float64)) if is_floating(v) else v for name, v in whole.items()}
+            total = self._side.exact(operation, sizes)[0]
+            terms = _terms(operation, whole, found[0])
+            self._sums[operation.index] = np.abs(total) * max(0.5, math.sqrt(terms) / FACTOR)
+        return found
+
+    def _operands(self, operation: Operation, operands: Mapping[str, Array]) -> dict[str, Array]:
+        """The operands of an operation, its constants among them."""
+        constants = {n: self._side.constant(n) for n in operation.inputs if n and n not in operands}
+        return {**operands, **{name: value for name, value in constants.items() if value is not None}}
+
+    def _noisy(self, seed: int, *, sums: bool) -> Array:
+        draws = np.random.default_rng(seed)
+        unit = self._roundoff
+
+        def perturbed(value: Array) -> Array:
+            if not is_floating(value) or value.size == 1:
+                return value
+            return value.astype(np.float64) * (1 + unit * draws.choice((-1.0, 1.0), value.shape))
+
+        def compute(operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
+            whole = self._operands(operation, operands)
+            fresh = {n: v if n in operands or operation.holds_bodies else perturbed(v) for n, v in whole.items()}
+            found = self._side.exact(operation, fresh)
+            made: list[Array] = []
+            for value in found:
+                if not is_floating(value):
+                    made.append(value)
+                    continue
+                size = unit * np.abs(value)
+                if sums and operation.index in self._sums and not made:
+                    size = size + unit * self._sums[operation.index]
+                made.append(value + size * draws.choice((-1.0, 1.0), value.shape))
+            return made
+
+        return walk(self._stretch.operations, {n: perturbed(v) for n, v in self._given.items()}, compute)[
+            self._stretch.value
+        ]
+
+
+def _mixes(operations: tuple[Operation, ...]) -> bool:
+    """Whether an element hangs on many of an operand, so that noise may cancel in it by chance."""
+    return any(base(operation.op) not in _POINTWISE for operation in operations)
+
+
+_POINTWISE: Final = frozenset(
+    "Add Sub Mul Div Neg Abs Exp Log Sqrt Reciprocal Sigmoid Tanh Erf Relu Clip Pow Where Cast Floor Ceil Round Sin "
+    "Cos Tan Atan Log1p Expm1 Reshape Transpose Unsqueeze Squeeze Identity Flatten Gelu Max Min Mod add sub mul div "
+    "neg abs exp log sqrt reciprocal sigmoid tanh erf relu clamp pow where floor_divide remainder atan2 log1p expm1 "
+    "log_sigmoid logaddexp softplus gelu silu view reshape permute transpose unsqueeze squeeze rsqrt".split()
+)
+
+
+def _terms(operation: Operation, operands: Mapping[str, Array], result: Array) -> float:
+    """How many products are summed for an element."""
+    arrays = [operands[name] for name in operation.inputs if name in operands and is_floating(operands[name])]
+    kind = base(operation.op)
+    if not arrays:
+        return 1.0
+    if "onv" in kind and len(arrays) > 1:
+        return float(math.prod(arrays[1].shape[1:]))
+    if len(arrays) > 1 and arrays[0].ndim:
+        return float(max(array.shape[-1] if array.ndim else 1 for array in arrays[:3]))
+    return max(arrays[0].size / max(result.size, 1), 1.0)
+
+
+def narrowest(side: Side, sample: Mapping[str, Array]) -> float:
+    """The unit roundoff of most values of a run, or the one that was asked for."""
+    if side.roundoff is not None:
+        return side.roundoff
+    counts: dict[float, int] = {}
+    for value in sample.values():
+        if is_floating(value):
+            unit = unit_roundoff(value.dtype)
+            counts[unit] = counts.get(unit, 0) + 1
+    return max(counts, key=lambda unit: counts[unit], default=2.0**-24)
+
+
+__all__ = ["Exact", "Rounding", "UnavailableError", "base", "least_normal", "narrowest", "unit_roundoff"]
