@@ -110,9 +110,7 @@ class Aligner:
             if value is None or here is None or value.size < 2 or distance(value, here) < _DOUBT:
                 continue
             others = (self._a.value(name) for name in self._a.producers)
-            if any(
-                o is not None and o.shape == value.shape and distance(value, o) < _DOUBT**2 for o in others
-            ):
+            if any(o is not None and o.shape == value.shape and distance(value, o) < _DOUBT**2 for o in others):
                 wrong += 1
                 if wrong > 1:
                     break

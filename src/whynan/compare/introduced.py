@@ -39,7 +39,8 @@ _RANDOM: Final = frozenset(
 class Culprit:
     """An operation whose introduced error is out of line.
 
-    ``a``, ``b`` and ``exact`` are the values at ``index``; ``bound`` what is tolerated there. ``stretch`` is what makes
+    ``a``, ``b`` are the values at ``index``, ``exact`` and ``exact_b`` those of A's and of B's operations in float64;
+    ``bound`` is what is tolerated there. ``stretch`` is what makes
     the value in B, ``other`` what makes it in A.
     """
 
@@ -53,6 +54,7 @@ class Culprit:
     a: float | int | bool
     b: float | int | bool
     exact: float | int | bool | None
+    exact_b: float | int | bool | None
     bound: float
     max_abs: float
     max_rel: float
@@ -171,9 +173,10 @@ class Search:
             other=mine,
             sort=sort,
             index=index,
-            a=a[index].item() if hasattr(a[index], "item") else a[index],
-            b=made[index].item() if hasattr(made[index], "item") else made[index],
-            exact=None if best is None else best.value.reshape(a.shape)[index].item(),
+            a=_item(a, index),
+            b=_item(made, index),
+            exact=None if best is None else _item(best.value.reshape(a.shape), index),
+            exact_b=None if theirs is None else _item(theirs.value.reshape(a.shape), index),
             bound=float(bound[index]),
             max_abs=_greatest(error),
             max_rel=_relative(error, x),
@@ -233,9 +236,7 @@ def judge(
         return ("kernel", excess, kernel) if excess.any() else None
 
 
-def _judge_decision(
-    a: Array, b: Array, ours: Exact | None, theirs: Exact | None
-) -> tuple[Sort, Array, Array] | None:
+def _judge_decision(a: Array, b: Array, ours: Exact | None, theirs: Exact | None) -> tuple[Sort, Array, Array] | None:
     apart = np.asarray(a != b)
     for one in (ours, theirs):
         if one is not None and one.flips is not None and one.flips.size == apart.size:
@@ -287,6 +288,12 @@ def _worst(x: Array, y: Array, excess: Array, bound: Array) -> tuple[int, ...]:
     return tuple(int(n) for n in np.unravel_index(int(np.argmax(far)), x.shape))
 
 
+def _item(value: Array, index: tuple[int, ...]) -> float | int | bool:
+    """One element as a number of Python's."""
+    found = value[index]
+    return found.astype(np.float64).item() if is_floating(value) else found.item()
+
+
 def _greatest(error: Array) -> float:
     if np.isnan(error).any():
         return float("nan") if np.isnan(error).all() else float(np.nanmax(error))
@@ -306,7 +313,9 @@ def _like(value: Array, other: Array) -> Array:
 
 
 def _same(one: Array, other: Array | None) -> bool:
-    return other is not None and one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    return (
+        other is not None and one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
+    )
 
 
 def _cast(value: Array, like: Array) -> Array:

@@ -32,9 +32,7 @@ def _conv(node: Any, operands: Sequence[Array | None]) -> list[Array] | None:
     if pads is None:
         return None
     padded = np.pad(x, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)])
-    sizes = [
-        (padded.shape[2 + n] - (kernel[n] - 1) * dilations[n] - 1) // strides[n] + 1 for n in range(rank)
-    ]
+    sizes = [(padded.shape[2 + n] - (kernel[n] - 1) * dilations[n] - 1) // strides[n] + 1 for n in range(rank)]
     groups = int(said.get("group", 1))
     batch, channels = x.shape[0], x.shape[1]
     filters = weight.shape[0] // groups

@@ -67,6 +67,11 @@ class OnnxSide:
         return tuple(name for name in self.graph.inputs if not self.graph.is_constant(name))
 
     @property
+    def input_values(self) -> tuple[str, ...]:
+        """The same."""
+        return self.inputs
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """The outputs of the graph."""
         return self.graph.outputs
@@ -211,6 +216,7 @@ class OnnxSide:
             outputs=tuple(name for name in node.outputs if name),
             node=named[1] if named else None,
             settings=_settings(node.proto),
+            attributes=_attributes(node.proto),
             holds_bodies=bool(bodies_of(node.proto)),
         )
 
@@ -228,6 +234,18 @@ def _settings(proto: onnx.NodeProto) -> str:
     """The attributes of a node, bodies aside, in one text."""
     kept = [a for a in proto.attribute if a.type not in (onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS)]
     return "\0".join(sorted(a.SerializeToString(deterministic=True).hex() for a in kept))
+
+
+def _attributes(proto: onnx.NodeProto) -> dict[str, str]:
+    kinds = (onnx.AttributeProto.INT, onnx.AttributeProto.FLOAT, onnx.AttributeProto.STRING, onnx.AttributeProto.INTS)
+    held = [a for a in proto.attribute if a.type in kinds]
+    return {str(a.name): _shown(helper.get_attribute_value(a)) for a in held}
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _held(proto: onnx.NodeProto) -> Array | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Operation:
 
     ``inputs`` are all values that it reads, each once for each place, empty where one is left out; ``outputs`` what it
     writes. ``node`` is its name in the exported program that a model came from. ``settings`` are its attributes and
-    scalars, as text that is equal where they are.
+    scalars, as text that is equal where they are; ``attributes`` the same one by one, for a reader.
     """
 
     index: int
@@ -37,6 +37,7 @@ class Operation:
     node: str | None = None
     module: str | None = None
     settings: str = ""
+    attributes: Mapping[str, str] = field(default_factory=lambda: {})
     holds_bodies: bool = False
 
 
@@ -56,6 +57,11 @@ class Side(Protocol):
     @property
     def inputs(self) -> tuple[str, ...]:
         """The names of what it is fed with."""
+        ...
+
+    @property
+    def input_values(self) -> tuple[str, ...]:
+        """The values that they are, one for each of ``inputs``."""
         ...
 
     @property

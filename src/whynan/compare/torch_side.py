@@ -43,8 +43,8 @@ class TorchSide:
         self._program = program.run_decompositions({})
         self._graph: Any = self._program.graph_module.graph
         signature: Any = self._program.graph_signature
-        self._user: list[str] = [str(name) for name in signature.user_inputs if isinstance(name, str)]
-        self.inputs = tuple(names) if names is not None and len(names) == len(self._user) else tuple(self._user)
+        self.input_values = tuple(str(name) for name in signature.user_inputs if isinstance(name, str))
+        self.inputs = tuple(names) if names is not None and len(names) == len(self.input_values) else self.input_values
         self._weights = self._bound(signature)
         self.output_values = tuple(self._named(name) for name in signature.user_outputs if isinstance(name, str))
         self.outputs = self.output_values
@@ -149,7 +149,7 @@ class TorchSide:
         for operation in operations:
             uses |= dict.fromkeys(operation.inputs, operation.index)
         alive: dict[str, Any] = {}
-        for name, outside in zip(self._user, self.inputs, strict=True):
+        for name, outside in zip(self.input_values, self.inputs, strict=True):
             if outside not in feeds:
                 raise UnavailableError(f"nothing is given for the input {outside}")
             values.keep(name, feeds[outside])

@@ -15,15 +15,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-BUDGET: Final = 512 << 20
-"""Bytes of values of one run that are held in memory."""
 _SMALL: Final = 1 << 16
 
 
 class ValueStore:
     """Arrays by name; those above the budget are written to disk and mapped."""
 
-    def __init__(self, budget: int = BUDGET) -> None:
+    def __init__(self, budget: int) -> None:
         self._budget = budget
         self._held: dict[str, NDArray[Any]] = {}
         self._bytes = 0

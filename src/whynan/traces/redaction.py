@@ -24,6 +24,7 @@ from whynan.ops.public_names import (
 )
 from whynan.records import (
     KINDS,
+    Aligned,
     Argument,
     ChainLink,
     Coverage,
@@ -349,8 +350,10 @@ FACTS: Final[Mapping[type, Table]] = {
         "role": kept, "op": operator, "phase": kept, "site": record, "node": alias("node"), "typed_summary": _summary,
     },
     Coverage: {
-        "events": kept, "eager": kept, "compiled_regions": kept, "skipped_steps": kept, "typed_notes": _notes,
+        "events": kept, "eager": kept, "compiled_regions": kept, "skipped_steps": kept,
+        "aligned": record, "typed_notes": _notes,
     },
+    Aligned: {"values": kept, "of": kept, "by": kept, "unaligned": alias("tensor")},
     Note: {"kind": kept, "values": _values},
     Range: {
         "event": kept, "op": operator, "phase": kept, "output": kept, "dtype": dtype, "shape": kept, "n": kept,
