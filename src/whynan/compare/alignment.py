@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 Way: TypeAlias = Literal["input", "metadata", "name", "module", "topology", "fingerprint", "output"]
 _NEAR: Final = 0.5
 """Weights that are further apart, relative to their size, are not those of one layer."""
+_NUMBERED: Final = re.compile(r"^(?:[a-z]+_?)?\d+$")
+"""Names that an exporter makes by counting."""
 _DOUBT: Final = 1e-3
 """A value that is this much nearer to another one than to that of its own name."""
 
@@ -102,21 +105,34 @@ class Aligner:
                 self._pair(value, here, "name")
 
     def _distrust(self) -> None:
-        """Take apart what has the same name and is clearly the number of another one."""
-        named = [there for there, (_, way) in self._found.pairs.items() if way in ("metadata", "name")]
-        wrong = 0
-        for there in named:
-            value, here = self._b.value(there), self._a.value(self._found.pairs[there][0])
-            if value is None or here is None or value.size < 2 or distance(value, here) < _DOUBT:
+        """Take apart what has one name and is clearly not one number.
+
+        A number that an exporter gave as a name says nothing by itself: there the operation and its operands have to
+        agree as well. Any other name is believed, unless another value has these very numbers.
+        """
+        others = {n: v for n in self._a.producers if (v := self._a.value(n)) is not None}
+        for there, (here, way) in list(self._found.pairs.items()):
+            if way not in ("metadata", "name"):
                 continue
-            others = (self._a.value(name) for name in self._a.producers)
-            if any(o is not None and o.shape == value.shape and distance(value, o) < _DOUBT**2 for o in others):
-                wrong += 1
-                if wrong > 1:
-                    break
-        if wrong > 1:
-            for there in named:
+            value, ours = self._b.value(there), others.get(here)
+            if value is None or ours is None or distance(value, ours) < _DOUBT:
+                continue
+            if (way == "name" and _NUMBERED.search(there) and not self._consistent(there, here)) or any(
+                o.shape == value.shape and value.size > 1 and distance(value, o) < _DOUBT**2 for o in others.values()
+            ):
                 self._found.remove(there)
+
+    def _consistent(self, there: str, here: str) -> bool:
+        """Whether two values are made by one operator of operands that are aligned."""
+        one, other = self._a.producers[here], self._b.producers[there]
+        if _spelled(one.op) != _spelled(other.op) or len(one.inputs) != len(other.inputs):
+            return False
+        pairs = zip(other.inputs, one.inputs, strict=True)
+        return all(
+            self._b.side.constant(theirs) is not None or self._found.pairs.get(theirs, ("",))[0] == ours
+            for theirs, ours in pairs
+            if theirs
+        )
 
     def _by_module(self) -> None:
         """By the module and the operator, where both sides have as many of them there."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 
 from whynan.compare.double import is_floating
+from whynan.compare.operations import UnavailableError
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
@@ -79,7 +80,11 @@ class EmulatedSide:
         """An operation on rounded operands, its results rounded."""
         whole = self._with_constants(operation, operands)
         if self._format == "float64":
-            return self._side.exact(operation, whole)
+            try:
+                return self._side.exact(operation, whole)
+            except UnavailableError:
+                narrow = {name: self._narrowed(name, value) for name, value in whole.items()}
+                return self._side.evaluate(operation, narrow)
         return [self._rounded(value) for value in self._side.evaluate(operation, whole)]
 
     def exact(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
@@ -92,6 +97,12 @@ class EmulatedSide:
             if name and name not in rounded and (value := self._side.constant(name)) is not None and _matters(value):
                 rounded[name] = self._rounded(value)
         return rounded
+
+    def _narrowed(self, name: str, value: Array) -> Array:
+        """A value for an operation that has no kernel in float64."""
+        constant = self._side.constant(name)
+        dtype = np.float32 if constant is None else constant.dtype
+        return value.astype(dtype) if is_floating(value) else value
 
     def _rounded(self, value: Array) -> Array:
         if not is_floating(value) or self._format == "float64":

@@ -10,7 +10,7 @@ import numpy as np
 from whynan.compare.double import is_floating
 from whynan.compare.operations import UnavailableError
 from whynan.compare.stretches import walk
-from whynan.compare.tolerance import Rounding, base, least_normal, narrowest
+from whynan.compare.tolerance import Rounding, base, least_normal, mixes, narrowest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,6 +26,8 @@ other places; another truth value or whole number; or no exact value can be had.
 
 _ULPS: Final = 8.0
 """Errors below so many unit roundoffs of the number itself are not looked into."""
+_MIXED: Final = 4.0
+"""Errors below so many unit roundoffs of the usual size of a value are not looked into, where elements are mixed."""
 _LOST: Final = 256.0
 """Unit roundoffs, relative to the largest number, that are let pass where no exact value can be had."""
 _RANDOM: Final = frozenset(
@@ -97,6 +99,9 @@ class Search:
             return None
         stretch = self._b.stretch(value, self._known)
         mine = self._a.stretch(other, self._ours)
+        mixed = mixes(stretch.operations) and mixes(mine.operations)
+        if mixed and not self._differs(a, _like(b, a), mixed=True):
+            return None
         if drawn := next((o for o in (*stretch.operations, *mine.operations) if base(o.op) in _RANDOM), None):
             self.random.append(drawn.name)
             return None
@@ -108,19 +113,24 @@ class Search:
             self.unjudged.append(value)
             return None
         made = _like(made, a)
-        if not self._differs(a, made):
+        if not self._differs(a, made, mixed=mixed):
             return None
         return self._examined(stretch, mine, given, a, _like(b, a), made)
 
-    def _differs(self, a: Array, b: Array) -> bool:
-        """Whether two values differ by more than a few roundings of the numbers themselves."""
+    def _differs(self, a: Array, b: Array, *, mixed: bool = False) -> bool:
+        """Whether two values differ by more than a few roundings of the numbers themselves.
+
+        Those of what mixes elements are also roundings of what is usual among them.
+        """
         if a.shape != b.shape:
             return True
         if not is_floating(a) or not is_floating(b):
             return bool((a != b).any())
         x, y = a.astype(np.float64), b.astype(np.float64)
         with np.errstate(all="ignore"):
-            near = np.abs(x - y) <= _ULPS * self.roundoff * np.abs(x) + least_normal(self.roundoff)
+            usual = float(np.sqrt(np.mean(np.square(x)))) if mixed and x.size else 0.0
+            usual = usual if np.isfinite(usual) else 0.0
+            near = np.abs(x - y) <= self.roundoff * (_ULPS * np.abs(x) + _MIXED * usual) + least_normal(self.roundoff)
         return not bool((near | _same_bad(x, y)).all())
 
     def _given(self, stretch: Stretch) -> dict[str, Array] | None:

@@ -164,6 +164,68 @@ def _batch_norm(node: Any, operands: Sequence[Array | None]) -> list[Array] | No
     return [(x - mean) / np.sqrt(var + float(said.get("epsilon", 1e-5))) * scale + bias]
 
 
+def _lstm(node: Any, operands: Sequence[Array | None]) -> list[Array] | None:
+    return _recurrent(node, operands, 4)
+
+
+def _gru(node: Any, operands: Sequence[Array | None]) -> list[Array] | None:
+    return _recurrent(node, operands, 3)
+
+
+def _recurrent(node: Any, operands: Sequence[Array | None], gates: int) -> list[Array] | None:
+    """An LSTM or a GRU with the usual activations and sequences of one length."""
+    said = attributes_of(node)
+    x, weight, recurrence = operands[:3]
+    unusual = said.get("activations") or said.get("clip") or said.get("input_forget") or said.get("layout")
+    if x is None or weight is None or recurrence is None or unusual:
+        return None
+    bias, lengths, *first = (*operands[3:8], *[None] * (8 - len(operands)))[:5]
+    if (lengths is not None and bool((lengths != x.shape[0]).any())) or first[2:] != [None]:
+        return None
+    size, batch = recurrence.shape[-1], x.shape[1]
+    ways = {b"forward": (False,), b"reverse": (True,), b"bidirectional": (False, True)}
+    sequences: list[Array] = []
+    states: list[list[Array]] = []
+    for way, backwards in enumerate(ways[said.get("direction", b"forward")]):
+        both = np.zeros(2 * gates * size) if bias is None else bias[way]
+        state = [np.zeros((batch, size)) if one is None else one[way] for one in first[:2]]
+        steps: list[Array] = []
+        for step in x[::-1] if backwards else x:
+            inner = step @ weight[way].T + both[: gates * size]
+            state = (
+                _lstm_step(inner, state, recurrence[way], both[gates * size :])
+                if gates == 4
+                else _gru_step(inner, state, recurrence[way], both[3 * size :], said.get("linear_before_reset", 0))
+            )
+            steps.append(state[0])
+        sequences.append(np.stack(steps[::-1] if backwards else steps))
+        states.append(state)
+    made = [np.stack(sequences, 1), np.stack([state[0] for state in states]), np.stack([s[1] for s in states])]
+    return [one for name, one in zip(node.output, made, strict=False) if name]
+
+
+def _lstm_step(inner: Array, state: list[Array], recurrence: Array, bias: Array) -> list[Array]:
+    hidden, cell = state
+    i, o, f, c = np.split(inner + hidden @ recurrence.T + bias, 4, -1)
+    cell = _sigmoid(f) * cell + _sigmoid(i) * np.tanh(c)
+    return [_sigmoid(o) * np.tanh(cell), cell]
+
+
+def _gru_step(inner: Array, state: list[Array], recurrence: Array, bias: Array, linear: int) -> list[Array]:
+    hidden = state[0]
+    z, r, h = np.split(inner, 3, -1)
+    of_z, of_r, of_h = np.split(recurrence, 3, 0)
+    add_z, add_r, add_h = np.split(bias, 3)
+    z = _sigmoid(z + hidden @ of_z.T + add_z)
+    r = _sigmoid(r + hidden @ of_r.T + add_r)
+    kept = r * (hidden @ of_h.T + add_h) if linear else (r * hidden) @ of_h.T + add_h
+    return [(1 - z) * np.tanh(h + kept) + z * hidden, state[1]]
+
+
+def _sigmoid(x: Array) -> Array:
+    return 0.5 * (1 + np.tanh(0.5 * x))
+
+
 KERNELS: Final[Mapping[str, Kernel]] = {
     "Conv": _conv,
     "FusedConv": _fused_conv,
@@ -176,4 +238,6 @@ KERNELS: Final[Mapping[str, Kernel]] = {
     "LayerNormalization": _layer_norm,
     "SkipLayerNormalization": _layer_norm,
     "BatchNormalization": _batch_norm,
+    "LSTM": _lstm,
+    "GRU": _gru,
 }

@@ -136,7 +136,11 @@ class OnnxSide:
 
     def evaluate(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
         """A node on other operands, on the engine."""
-        given = {n: operands[n] for n in self.graph.reads[operation.index] if n in operands}
+        given: dict[str, Array] = {}
+        for name in self.graph.reads[operation.index]:
+            value = operands[name] if name in operands else self._constants.get(name)
+            if value is not None:
+                given[name] = value
         kinds = {name: kind_of(value) for name, value in given.items()}
         key = operation.index, tuple((name, kind.SerializeToString()) for name, kind in kinds.items())
         if key not in self._sessions:
@@ -176,10 +180,20 @@ class OnnxSide:
             try:
                 return [np.asarray(value) for value in opened.run(names, given)]
             except Exception as error:
-                raise UnavailableError(engine_message(error)) from None
+                # the engine may have no kernel, and say so only when it runs
+                other = None if hasattr(opened, "rt_nodes_") else _evaluator(self._double_model(node, given))
+                self._exact[key] = other or engine_message(error)
+        return self._exact_by_engine(node, given)
 
     def _double_session(self, node: Node, given: Mapping[str, Array]) -> Any:
         """What runs a node in float64; the reason as text where nothing does."""
+        made = self._double_model(node, given)
+        try:
+            return open_exact_session(self.settings, made.SerializeToString(), apart=True)
+        except RunError as error:
+            return _evaluator(made) or error.what
+
+    def _double_model(self, node: Node, given: Mapping[str, Array]) -> onnx.ModelProto:
         model = self.graph.model
         infos = [onnx.ValueInfoProto(name=name, type=kind_of(value)) for name, value in given.items()]
         outputs = [onnx.ValueInfoProto(name=name) for name in node.outputs if name]
@@ -187,10 +201,7 @@ class OnnxSide:
         made = onnx.ModelProto(ir_version=model.ir_version, graph=graph)
         made.opset_import.extend(model.opset_import)
         made.functions.extend(model.functions)
-        try:
-            return open_exact_session(self.settings, made.SerializeToString(), apart=True)
-        except RunError as error:
-            return _evaluator(made) or error.what
+        return made
 
     def _opened(self, model: bytes) -> Any:
         try:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from whynan.compare.stretches import Stretch
 
 DRAWS: Final = 4
-"""Noisy runs; the largest deviation of them counts."""
+"""Noisy runs of what mixes elements; the largest deviation of them counts."""
+_SIGNS: Final = 8
+"""Noisy runs of what works element by element: whatever eight sources of noise do, they do not cancel in all of them."""
 FACTOR: Final = 8.0
 """So much more than the noisy runs deviate is still rounding."""
 _SUMS: Final = frozenset(
@@ -112,7 +114,7 @@ class Rounding:
     def _spread(self, value: Array, *, sums: bool) -> Array:
         """By how much noisy runs deviate, a fluke of all of them that an element stands still aside."""
         spread = np.zeros(value.shape)
-        for number in range(DRAWS):
+        for number in range(DRAWS if mixes(self._stretch.operations) else _SIGNS):
             drawn = self._noisy(number, sums=sums)
             if drawn.shape == value.shape:
                 with np.errstate(all="ignore"):
@@ -120,7 +122,7 @@ class Rounding:
                 spread = np.maximum(spread, np.where(np.isfinite(far), far, np.where(drawn == value, 0.0, np.inf)))
         finite = spread[np.isfinite(spread)]
         usual = float(np.median(finite)) if finite.size else 0.0
-        return FACTOR * np.maximum(spread, usual if _mixes(self._stretch.operations) else 0.0)
+        return FACTOR * np.maximum(spread, usual if mixes(self._stretch.operations) else 0.0)
 
     def _summed(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
         """An operation in float64; of a sum of products, the sum of the magnitudes is kept beside it."""
@@ -139,13 +141,13 @@ class Rounding:
         return {**operands, **{name: value for name, value in constants.items() if value is not None}}
 
     def _noisy(self, seed: int, *, sums: bool) -> Array:
-        draws = np.random.default_rng(seed)
+        draw = _Signs(seed, mixes=mixes(self._stretch.operations))
         unit = self._roundoff
 
         def perturbed(value: Array) -> Array:
             if not is_floating(value) or value.size == 1:
                 return value
-            return value.astype(np.float64) * (1 + unit * draws.choice((-1.0, 1.0), value.shape))
+            return value.astype(np.float64) * (1 + unit * draw.signs(value.shape))
 
         def compute(operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
             whole = self._operands(operation, operands)
@@ -159,7 +161,7 @@ class Rounding:
                 size = unit * np.abs(value)
                 if sums and operation.index in self._sums and not made:
                     size = size + unit * self._sums[operation.index]
-                made.append(value + size * draws.choice((-1.0, 1.0), value.shape))
+                made.append(value + size * draw.signs(value.shape))
             return made
 
         return walk(self._stretch.operations, {n: perturbed(v) for n, v in self._given.items()}, compute)[
@@ -167,7 +169,23 @@ class Rounding:
         ]
 
 
-def _mixes(operations: tuple[Operation, ...]) -> bool:
+class _Signs:
+    """The signs of the noise of one run: drawn, or a row of a Hadamard matrix, one sign for each source."""
+
+    def __init__(self, seed: int, *, mixes: bool) -> None:
+        self._draws = np.random.default_rng(seed)
+        self._row, self._mixes, self._source = seed, mixes, 0
+
+    def signs(self, shape: tuple[int, ...]) -> Array | float:
+        """Those of the next source."""
+        if self._mixes:
+            return self._draws.choice((-1.0, 1.0), shape)
+        self._source += 1
+        # Sylvester's construction: the parity of the bits that both numbers have
+        return -1.0 if (self._row & (self._source % _SIGNS)).bit_count() % 2 else 1.0
+
+
+def mixes(operations: tuple[Operation, ...]) -> bool:
     """Whether an element hangs on many of an operand, so that noise may cancel in it by chance."""
     return any(base(operation.op) not in _POINTWISE for operation in operations)
 
