@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
 from whynan.compare.double import is_floating
 from whynan.compare.fingerprints import distance, nearest_pairs
-from whynan.compare.tolerance import base
+from whynan.compare.spelling import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -125,7 +124,7 @@ class Aligner:
     def _consistent(self, there: str, here: str) -> bool:
         """Whether two values are made by one operator of operands that are aligned."""
         one, other = self._a.producers[here], self._b.producers[there]
-        if _spelled(one.op) != _spelled(other.op) or len(one.inputs) != len(other.inputs):
+        if spelled(one.op) != spelled(other.op) or len(one.inputs) != len(other.inputs):
             return False
         pairs = zip(other.inputs, one.inputs, strict=True)
         return all(
@@ -169,7 +168,7 @@ class Aligner:
 
     def _key(self, run: SideRun, operation: Operation, aligned: Mapping[str, str], strict: bool) -> object:
         """What two operations that do the same have in common; None while an operand is not aligned."""
-        parts: list[object] = [_spelled(operation.op)]
+        parts: list[object] = [spelled(operation.op)]
         for name in operation.inputs:
             constant = run.side.constant(name) if name else None
             if not name:
@@ -197,13 +196,13 @@ class Aligner:
         for operation in reversed(self._b.side.operations):
             made = next((name for name in operation.outputs if name in self._found.pairs), None)
             maker = None if made is None else self._a.producers.get(self._found.pairs[made][0])
-            if maker is None or _spelled(maker.op) != _spelled(operation.op):
+            if maker is None or spelled(maker.op) != spelled(operation.op):
                 continue
             if len(maker.inputs) != len(operation.inputs):
                 continue
             for there, here in zip(operation.inputs, maker.inputs, strict=True):
                 one, other = self._a.producers.get(here), self._b.producers.get(there)
-                if one is not None and other is not None and _spelled(one.op) == _spelled(other.op):
+                if one is not None and other is not None and spelled(one.op) == spelled(other.op):
                     self._pair(there, here, "topology")
 
     # -- fingerprints -----------------------------------------------------------------------------------------------
@@ -212,8 +211,9 @@ class Aligner:
         """By the numbers: each the nearest of the other, among those of one size."""
         ours = {n: v for n in self._a.producers if n not in self._found.taken and (v := self._a.value(n)) is not None}
         theirs = {n: v for n in self._b.producers if n not in self._found.pairs and (v := self._b.value(n)) is not None}
+        makers = _makers(self._a), _makers(self._b)
         known = [(here, there) for there, (here, _) in self._found.pairs.items()]
-        for here, there in nearest_pairs(ours, theirs, self._places(known)):
+        for here, there in nearest_pairs(ours, theirs, self._places(known), makers):
             self._pair(there, here, "fingerprint")
 
     def _places(self, known: Sequence[tuple[str, str]]) -> tuple[dict[str, int], dict[str, int]]:
@@ -231,10 +231,10 @@ class Aligner:
             return False
         return self._found.add(there, here, way)
 
-    @cached_property
-    def makers(self) -> tuple[int, int]:
-        """How many values the two sides make."""
-        return len(self._a.producers), len(self._b.producers)
+
+def _makers(run: SideRun) -> dict[str, str]:
+    """Of each value the word of the operator that makes it."""
+    return {name: spelled(operation.op) for name, operation in run.producers.items()}
 
 
 def _nodes(run: SideRun) -> dict[str, str]:
@@ -250,29 +250,8 @@ def _by_place(run: SideRun) -> dict[tuple[str, str], list[Operation]]:
     found: dict[tuple[str, str], list[Operation]] = {}
     for operation in run.side.operations:
         if operation.module is not None and len(operation.outputs) == 1:
-            found.setdefault((operation.module, _spelled(operation.op)), []).append(operation)
+            found.setdefault((operation.module, spelled(operation.op)), []).append(operation)
     return found
-
-
-_SPELLINGS: Final = {
-    "conv1d": "Conv",
-    "conv2d": "Conv",
-    "convolution": "Conv",
-    "linear": "Gemm",
-    "addmm": "Gemm",
-    "matmul": "MatMul",
-    "mm": "MatMul",
-    "bmm": "MatMul",
-    "layer_norm": "LayerNormalization",
-    "batch_norm": "BatchNormalization",
-    "_native_batch_norm_legit_no_training": "BatchNormalization",
-}
-
-
-def _spelled(op: str) -> str:
-    """One word for an operator in torch and in ONNX, where there is one."""
-    name = base(op)
-    return _SPELLINGS.get(name, name.lower() if name != op else op)
 
 
 def _identity(constant: Array) -> tuple[str, tuple[int, ...], int]:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 
 from whynan.compare.double import is_floating
-from whynan.compare.tolerance import base, unit_roundoff
+from whynan.compare.spelling import base
+from whynan.compare.tolerance import unit_roundoff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

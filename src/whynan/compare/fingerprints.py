@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -35,17 +35,21 @@ def distance(one: Array, other: Array) -> float:
 
 
 def nearest_pairs(
-    ours: Mapping[str, Array], theirs: Mapping[str, Array], places: tuple[dict[str, int], dict[str, int]]
+    ours: Mapping[str, Array],
+    theirs: Mapping[str, Array],
+    places: tuple[dict[str, int], dict[str, int]],
+    makers: tuple[Mapping[str, str], Mapping[str, str]],
 ) -> list[tuple[str, str]]:
     """The pairs of values each of which is the nearest of the other, in the order of the second side.
 
-    ``places``: of each value the number of aligned ones before it: equal numbers are told apart by that.
+    Equal numbers are told apart by the operators that make them, ``makers``, and by ``places``, of each value the
+    number of aligned ones before it.
     """
     by_size: dict[tuple[int, bool], list[str]] = {}
     for name, value in ours.items():
         if _telling(value):
             by_size.setdefault((value.size, is_floating(value)), []).append(name)
-    best: dict[str, list[tuple[float, int, int, str]]] = {}
+    best: dict[str, list[tuple[float, bool, int, int, str]]] = {}
     ranks = {name: number for number, name in enumerate(ours)}
     for number, (there, value) in enumerate(theirs.items()):
         for here in by_size.get((value.size, is_floating(value)), ()) if _telling(value) else ():
@@ -54,12 +58,13 @@ def nearest_pairs(
             far = distance(value, ours[here])
             if far < NEAR:
                 apart = abs(places[0].get(here, 0) - places[1].get(there, 0))
-                best.setdefault(there, []).append((_rounded(far), apart, abs(ranks[here] - number), here))
-    found: dict[str, tuple[tuple[float, int, int], str]] = {}
+                best.setdefault(there, []).append((_rounded(far), makers[0].get(here) != makers[1].get(there), apart, abs(ranks[here] - number), here))
+    found: dict[str, tuple[tuple[float, bool, int, int], str]] = {}
     for there, candidates in best.items():
-        far, apart, shift, here = min(candidates)
-        if here not in found or (far, apart, shift) < found[here][0]:
-            found[here] = (far, apart, shift), there
+        *rank, here = min(candidates)
+        key = cast("tuple[float, bool, int, int]", tuple(rank))
+        if here not in found or key < found[here][0]:
+            found[here] = key, there
     order = {name: number for number, name in enumerate(theirs)}
     return sorted(((here, there) for here, (_, there) in found.items()), key=lambda pair: order[pair[1]])
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
 from whynan.compare.double import is_floating
+from whynan.compare.localisation import faulty_operation, inner_pair, strange_weights
 from whynan.compare.operations import UnavailableError
 from whynan.compare.stretches import walk
-from whynan.compare.tolerance import Rounding, base, least_normal, mixes, narrowest
+from whynan.compare.spelling import base
+from whynan.compare.tolerance import Rounding, least_normal, mixes, narrowest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,6 +32,10 @@ _MIXED: Final = 4.0
 """Errors below so many unit roundoffs of the usual size of a value are not looked into, where elements are mixed."""
 _LOST: Final = 256.0
 """Unit roundoffs, relative to the largest number, that are let pass where no exact value can be had."""
+_NARROWINGS: Final = 8
+_FORMULA: Final = 16
+"""Operations; more of them round so often that no one operation is a measure of them."""
+_STEPWISE: Final = frozenset("LSTM GRU RNN lstm gru rnn_tanh rnn_relu CumSum cumsum".split())
 _RANDOM: Final = frozenset(
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli rand randn rand_like "
     "randn_like randint randint_like normal bernoulli multinomial normal_functional uniform randperm dropout "
@@ -73,6 +79,7 @@ class Search:
 
     def __init__(self, a: SideRun, b: SideRun, alignment: Alignment) -> None:
         self._a, self._b = a, b
+        self._alignment = alignment
         self._pairs = alignment.pairs
         self._known = set(alignment.pairs)
         self._ours = set(alignment.taken)
@@ -84,6 +91,25 @@ class Search:
         """Values of which no exact value could be had."""
         self.random: list[str] = []
         """Operations that draw numbers."""
+
+    def localised(self, culprit: Culprit) -> Culprit:
+        """A culprit of several operations, narrowed to fewer, and to the one at fault."""
+        for _ in range(_NARROWINGS):
+            pair = inner_pair(self._a, self._b, culprit)
+            if pair is None or not self._alignment.add(*pair, "fingerprint"):
+                break
+            self._known.add(pair[0])
+            self._ours.add(pair[1])
+            nearer = self._culprit(pair[0])
+            if nearer is None:
+                break
+            culprit = nearer
+        if len(culprit.stretch.operations) > 1 and culprit.sort != "kernel":
+            operation = strange_weights(self._a, self._b, culprit)
+            operation = operation or faulty_operation(self._a, self._b, self._alignment, culprit)
+            if operation is not None:
+                return replace(culprit, operation=operation)
+        return culprit
 
     def culprits(self) -> Iterator[Culprit]:
         """What introduces an error out of line, in the order of B's execution."""
@@ -162,7 +188,7 @@ class Search:
         self.examined += 1
         theirs = self._exact(self._b, stretch, given, a)
         ours = self._exact(self._a, mine, {name: v for name in mine.cut if (v := self._a.value(name)) is not None}, a)
-        judged = judge(a, made, ours, theirs, self.roundoff)
+        judged = judge(a, made, ours, theirs, self.roundoff, exact_form=_is_one_formula(mine, stretch))
         if ours is None and theirs is None:
             self.unjudged.append(stretch.value)
         if judged is None:
@@ -209,16 +235,18 @@ class Search:
 
 
 def judge(
-    a: Array, b: Array, ours: Exact | None, theirs: Exact | None, roundoff: float
+    a: Array, b: Array, ours: Exact | None, theirs: Exact | None, roundoff: float, *, exact_form: bool = False
 ) -> tuple[Sort, Array, Array] | None:
     """Whether two results on the same operands differ by more than rounding: why, at which elements, and the bound.
 
-    ``ours`` and ``theirs`` are the exact values of the two stretches, None where they cannot be had.
+    ``ours`` and ``theirs`` are the exact values of the two stretches, None where they cannot be had. ``exact_form``: A
+    has one operation for what B has a formula for. Where A is as exact as its operands are, so has B to be: that a
+    formula loses more is what is wrong with it.
     """
     if a.shape != b.shape:
         return "meaning", np.ones(a.shape, bool), np.zeros(a.shape)
     if not is_floating(a) or not is_floating(b):
-        return _judge_decision(a, b, ours, theirs)
+        return _judge_decision(a, b, *((ours, theirs) if not exact_form else (None, None)))
     x, y = a.astype(np.float64), b.astype(np.float64)
     known = [one for one in (ours, theirs) if one is not None]
     with np.errstate(all="ignore"):
@@ -229,6 +257,11 @@ def judge(
             return ("unexplained", excess, bound) if excess.any() else None
         kernel = np.max([one.kernel.reshape(x.shape) for one in known], axis=0)
         kernel = np.where(np.isnan(kernel), np.inf, kernel)
+        strict = np.zeros(x.shape, bool)
+        if exact_form and ours is not None:
+            own = ours.kernel.reshape(x.shape)
+            strict = ~_beyond(x, ours.value.reshape(x.shape), own) & np.isfinite(own)
+            kernel = np.where(strict, own, kernel)
         bad = np.isfinite(x) != np.isfinite(y)
         # an infinite tolerance says only that rounding decides whether a number is finite
         bad |= np.isnan(x) != np.isnan(y)
@@ -236,6 +269,7 @@ def judge(
             return "nonfinite", bad, kernel
         if ours is not None and theirs is not None:
             meaning = np.maximum(ours.meaning, theirs.meaning.reshape(ours.meaning.shape)).reshape(x.shape)
+            meaning = np.where(strict, ours.meaning.reshape(x.shape), meaning)
             apart = _beyond(ours.value.reshape(x.shape), theirs.value.reshape(x.shape), meaning)
             apart &= _beyond(x, y, _ULPS * roundoff * np.abs(x))
             if apart.any():
@@ -244,6 +278,12 @@ def judge(
         wrong = np.any([_beyond(v, one.value.reshape(x.shape), kernel) for one in known for v in (x, y)], axis=0)
         excess &= wrong
         return ("kernel", excess, kernel) if excess.any() else None
+
+
+def _is_one_formula(mine: Stretch, theirs: Stretch) -> bool:
+    """Whether one operation of A stands against few of B, none of which goes on step by step."""
+    several = any(o.holds_bodies or base(o.op) in _STEPWISE for o in (*mine.operations, *theirs.operations))
+    return len(mine.operations) == 1 and len(theirs.operations) <= _FORMULA and not several
 
 
 def _judge_decision(a: Array, b: Array, ours: Exact | None, theirs: Exact | None) -> tuple[Sort, Array, Array] | None:

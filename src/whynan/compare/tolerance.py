@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from whynan.compare.double import is_floating
-from whynan.compare.operations import UnavailableError
+from whynan.compare.spelling import base
 from whynan.compare.stretches import walk
 from whynan.floats import format_of
 
@@ -35,12 +35,8 @@ _RANGE: Final = frozenset("Sigmoid Tanh Erf Softmax HardSigmoid sigmoid tanh erf
 """Operators that engines compute to an absolute accuracy, by polynomials on a bounded range."""
 _OPERAND: Final = frozenset("Gelu BiasGelu FastGelu QuickGelu Swish gelu silu mish Mish LogSoftmax log_softmax".split())
 """Those whose accuracy is relative to their operand."""
-
-
-def base(op: str) -> str:
-    """``linear`` of ``aten.linear.default``."""
-    parts = op.split(".")
-    return parts[1] if len(parts) > 2 and parts[0] == "aten" else op
+_STEPS: Final = frozenset("floor_divide remainder fmod floor ceil trunc Floor Ceil Mod round Round".split())
+"""Operators that jump; each gives one number for the operands that it has."""
 
 
 def unit_roundoff(dtype: np.dtype[Any]) -> float:
@@ -93,6 +89,9 @@ class Rounding:
             zero = np.zeros(value.shape)
             return Exact(value, zero, zero, np.broadcast_to(flips, value.shape))
         own = self._own(last, values, value)
+        if len(self._stretch.operations) == 1 and base(last.op) in _STEPS:
+            # its operands are given as they are: there is nothing to round before the step
+            return Exact(value, own, own, None)
         meaning = self._spread(value, sums=False) + own
         kernel = self._spread(value, sums=True) + own if self._sums else meaning
         return Exact(value, meaning, kernel, None)
@@ -204,6 +203,8 @@ def _terms(operation: Operation, operands: Mapping[str, Array], result: Array) -
     kind = base(operation.op)
     if not arrays:
         return 1.0
+    if kind.lower() == "cumsum":
+        return float(max(result.shape, default=1))
     if "onv" in kind and len(arrays) > 1:
         return float(math.prod(arrays[1].shape[1:]))
     if len(arrays) > 1 and arrays[0].ndim:
@@ -221,6 +222,3 @@ def narrowest(side: Side, sample: Mapping[str, Array]) -> float:
             unit = unit_roundoff(value.dtype)
             counts[unit] = counts.get(unit, 0) + 1
     return max(counts, key=lambda unit: counts[unit], default=2.0**-24)
-
-
-__all__ = ["Exact", "Rounding", "UnavailableError", "base", "least_normal", "narrowest", "unit_roundoff"]

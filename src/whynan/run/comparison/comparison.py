@@ -123,7 +123,7 @@ def compare_sides(
     for culprit in search.culprits():
         ours = a.value(culprit.other_value)
         if ours is None or matters(b, culprit, ours, search.roundoff):
-            found.culprit = culprit
+            found.culprit = search.localised(culprit)
             break
         found.harmless.append(culprit)
         if len(found.harmless) >= _TRIED:

@@ -9,6 +9,7 @@ import numpy as np
 from whynan.compare.attribution import attribute
 from whynan.compare.double import is_floating
 from whynan.compare.effects import growth
+from whynan.compare.hazards import hazard_of
 from whynan.compare.tolerance import unit_roundoff
 from whynan.floats import format_of, format_value
 from whynan.records import (
@@ -33,6 +34,7 @@ from whynan.run.pipeline import versions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from whynan.compare.hazards import Hazard
     from whynan.compare.introduced import Culprit
     from whynan.run.comparison.comparison import Found
 
@@ -89,7 +91,7 @@ def _notes(found: Found) -> Iterator[Note]:
 def _finding(found: Found, culprit: Culprit) -> Finding:
     a, b = found.a, found.b
     operation, other = culprit.operation, culprit.other.operations[-1] if culprit.other.operations else None
-    unit = _unit(found, culprit)
+    unit, hazard = _unit(found, culprit), _hazard(found, culprit)
     divergence = Divergence(
         introduced=IntroducedError(
             max_abs=culprit.max_abs,
@@ -142,9 +144,16 @@ def _finding(found: Found, culprit: Culprit) -> Finding:
         value=next((name for name in operation.outputs if name == culprit.value), operation.outputs[0]),
         element=element,
         divergence=divergence,
-        name="divergence",
+        rule="WN000" if hazard is None else hazard.code,
+        name="divergence" if hazard is None else hazard.name,
         message=divergence.why,
+        explanation="" if hazard is None else hazard.explanation,
     )
+
+
+def _hazard(found: Found, culprit: Culprit) -> Hazard | None:
+    """The known hazard of the exporter, where an export is compared with its program."""
+    return hazard_of(culprit) if found.a.side.kind == "torch" and found.b.side.kind == "onnx" else None
 
 
 def _unit(found: Found, culprit: Culprit) -> float:
