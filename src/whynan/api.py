@@ -198,7 +198,7 @@ def diff(
 
     settings = read_settings(b_opt_level, b_dtype, b_engine, b_provider, compiled=b_compile, device=b_device)
     request = Request(a=a, b=b, settings=settings, inputs=inputs, seed=random, rtol=rtol, atol=atol)
-    named = [os.fspath(one) if isinstance(one, str | os.PathLike) else _name(one) for one in (a, b) if one is not None]
+    named = [_label(one) for one in (a, b) if one is not None]
     return compared(request, f"diff({', '.join(named)})", Options.load(memory=memory))
 
 
@@ -253,6 +253,10 @@ def _only_once() -> Note | None:
     except Exception:
         report_internal_error()
         return FAILED
+
+
+def _label(side: Any) -> str:
+    return os.fspath(cast("str", side)) if isinstance(side, str | os.PathLike) else _name(side)
 
 
 def _name(target: Any) -> str:

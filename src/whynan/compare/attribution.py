@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from whynan.compare.stretches import SideRun
 
 Origin = Literal["model", "lowering", "precision", "optimisation", "provider", "engine", "compiler"]
-_CASTS: Final = frozenset(("Cast", "CastLike", "_to_copy", "to"))
+_CASTS: Final = ("Cast", "CastLike", "_to_copy", "to")
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ def mended(run: SideRun, value: str, instead: Array) -> dict[str, Array]:
 def matters(run: SideRun, culprit: Culprit, a: Array, roundoff: float) -> bool:
     """Whether an output of B would be another by more than rounding, had the culprit given A's value."""
     theirs = run.value(culprit.value)
-    if theirs is None or theirs.size != a.size:
+    if theirs is None or theirs.size != a.size or culprit.value in run.side.output_values:
         return True
     try:
         changed = mended(run, culprit.value, a.reshape(theirs.shape).astype(theirs.dtype))

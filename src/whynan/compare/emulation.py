@@ -28,7 +28,7 @@ class EmulatedSide:
         self._side = side
         self._format = _FORMATS[dtype]
         self.label = side.label
-        self.kind = side.kind
+        self.kind: Literal["onnx", "torch"] = side.kind
         self.roundoff: float | None = format_of(self._format).eps / 2
 
     @property

@@ -58,7 +58,9 @@ def nearest_pairs(
             far = distance(value, ours[here])
             if far < NEAR:
                 apart = abs(places[0].get(here, 0) - places[1].get(there, 0))
-                best.setdefault(there, []).append((_rounded(far), makers[0].get(here) != makers[1].get(there), apart, abs(ranks[here] - number), here))
+                best.setdefault(there, []).append(
+                    (_rounded(far), makers[0].get(here) != makers[1].get(there), apart, abs(ranks[here] - number), here)
+                )
     found: dict[str, tuple[tuple[float, bool, int, int], str]] = {}
     for there, candidates in best.items():
         *rank, here = min(candidates)

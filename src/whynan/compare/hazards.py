@@ -22,14 +22,13 @@ class Hazard:
     explanation: str
 
 
-
-
 HAZARDS: Final[Mapping[str, Hazard]] = {
     "atan2": Hazard(
         "WNX01",
         "atan2-on-negative-axis",
-        "The exporter writes atan2 as the arctangent of a quotient and adds or subtracts pi by the signs. For (0, x < 0) "
-        "the quotient is -0, and pi gets the wrong sign. Mask the two parts themselves instead of magnitude and phase.",
+        "The exporter writes atan2 as the arctangent of a quotient and adds or subtracts pi by the signs. For "
+        "(0, x < 0) the quotient is -0, and pi gets the wrong sign. Mask the two parts themselves "
+        "instead of magnitude and phase.",
     ),
     "log_sigmoid": Hazard(
         "WNX02",
@@ -61,14 +60,14 @@ HAZARDS: Final[Mapping[str, Hazard]] = {
     "floor_divide": Hazard(
         "WNX07",
         "floor-division-at-multiple",
-        "The exporter writes // as the floor of a rounded quotient. Where the true quotient is just below a whole number, "
-        "it is rounded up to that, and the result is one too large. Divide integers, or add what decides.",
+        "The exporter writes // as the floor of a rounded quotient. Where the true quotient is just below a whole "
+        "number, it is rounded up to that, and the result is one too large. Divide integers, or add what decides.",
     ),
     "remainder": Hazard(
         "WNX08",
         "remainder-by-infinity",
-        "The exporter writes the remainder as x - floor(x / y) * y, which is 0 * Inf for an infinite y, and one y off near "
-        "a multiple.",
+        "The exporter writes the remainder as x - floor(x / y) * y, which is 0 * Inf for an infinite y, and one y off "
+        "near a multiple.",
     ),
     "avg_pool2d": Hazard(
         "WNX09",
@@ -88,8 +87,8 @@ HAZARDS: Final[Mapping[str, Hazard]] = {
     "scaled_dot_product_attention": Hazard(
         "WNX12",
         "attention-row-fully-masked",
-        "A row of which every key is masked is 0 in torch. The exported softmax gives NaN there for a mask of -Inf, and "
-        "the mean of the values for one of the smallest number. Keep one key, or multiply the result by the mask.",
+        "A row of which every key is masked is 0 in torch. The exported softmax gives NaN there for a mask of -Inf, "
+        "and the mean of the values for one of the smallest number. Keep one key, or multiply the result by the mask.",
     ),
     "topk": Hazard(
         "WNX13",
@@ -132,13 +131,16 @@ _SAME: Final = {
     "_scaled_dot_product_flash_attention_for_cpu": "scaled_dot_product_attention",
 }
 
+_FEW: Final = 3
+"""Operations of A, the last first, of which one may be the hazard's."""
+
 
 def hazard_of(culprit: Culprit) -> Hazard | None:
     """The hazard that explains a divergence: of the one operator of A that B has a formula for."""
-    names = [base(operation.op) for operation in culprit.other.operations]
-    if len(names) != 1:
-        return None
-    name = names[0]
-    if name == "div" and any(base(o.op) == "Floor" for o in culprit.stretch.operations):
-        name = "floor_divide"
-    return HAZARDS.get(_SAME.get(name, name))
+    for operation in reversed(culprit.other.operations[-_FEW:]):
+        name = base(operation.op)
+        if name == "div" and any(base(o.op) == "Floor" for o in culprit.stretch.operations):
+            name = "floor_divide"
+        if (found := HAZARDS.get(_SAME.get(name, name))) is not None:
+            return found
+    return None

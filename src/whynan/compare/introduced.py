@@ -10,9 +10,10 @@ import numpy as np
 from whynan.compare.double import is_floating
 from whynan.compare.localisation import faulty_operation, inner_pair, strange_weights
 from whynan.compare.operations import UnavailableError
-from whynan.compare.stretches import walk
 from whynan.compare.spelling import base
+from whynan.compare.stretches import walk
 from whynan.compare.tolerance import Rounding, least_normal, mixes, narrowest
+from whynan.ops.table import ONNX, TORCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,12 +36,9 @@ _LOST: Final = 256.0
 _NARROWINGS: Final = 8
 _FORMULA: Final = 16
 """Operations; more of them round so often that no one operation is a measure of them."""
-_STEPWISE: Final = frozenset("LSTM GRU RNN lstm gru rnn_tanh rnn_relu CumSum cumsum".split())
-_RANDOM: Final = frozenset(
-    "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Multinomial Bernoulli rand randn rand_like "
-    "randn_like randint randint_like normal bernoulli multinomial normal_functional uniform randperm dropout "
-    "native_dropout alpha_dropout".split()
-)
+_RANDOM: Final = TORCH.having("random") | ONNX.having("random")
+_DROPPING: Final = "dropout"
+_STEPWISE: Final = TORCH.having("stepwise") | ONNX.having("stepwise")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +126,7 @@ class Search:
         mixed = mixes(stretch.operations) and mixes(mine.operations)
         if mixed and not self._differs(a, _like(b, a), mixed=True):
             return None
-        if drawn := next((o for o in (*stretch.operations, *mine.operations) if base(o.op) in _RANDOM), None):
+        if drawn := next((o for o in (*stretch.operations, *mine.operations) if _draws(o)), None):
             self.random.append(drawn.name)
             return None
         given = self._given(stretch)
@@ -278,6 +276,12 @@ def judge(
         wrong = np.any([_beyond(v, one.value.reshape(x.shape), kernel) for one in known for v in (x, y)], axis=0)
         excess &= wrong
         return ("kernel", excess, kernel) if excess.any() else None
+
+
+def _draws(operation: Operation) -> bool:
+    """Whether an operation draws numbers."""
+    name = base(operation.op)
+    return name in _RANDOM or _DROPPING in name
 
 
 def _is_one_formula(mine: Stretch, theirs: Stretch) -> bool:

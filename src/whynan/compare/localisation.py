@@ -1,4 +1,4 @@
-"""Localisation: the operation at fault within a stretch of several, of which no value between has a partner by itself."""
+"""Localisation: the operation at fault within a stretch of several, between whose ends no value has a partner."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def faulty_operation(a: SideRun, b: SideRun, alignment: Alignment, culprit: Culp
 
 
 def strange_weights(a: SideRun, b: SideRun, culprit: Culprit) -> Operation | None:
-    """The operation of a stretch that has a weight of which most numbers are A's, in whatever order, and some are not."""
+    """The operation with a weight of which most numbers are A's, in whatever order, and some are not."""
     held = [_constants(a, operation) for operation in culprit.other.operations]
     known = np.concatenate([value.reshape(-1) for values in held for value in values] or [np.zeros(0)])
     for operation in culprit.stretch.operations:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 import onnx
@@ -18,6 +18,7 @@ from whynan.capture.onnx.sessions import open_exact_session
 from whynan.compare.double import doubled_node, doubled_value, kept_single
 from whynan.compare.kernels import KERNELS
 from whynan.compare.operations import Operation, UnavailableError
+from whynan.ops.table import ONNX
 from whynan.source.exporter_metadata import FX_NODE
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _STRETCH: Final = 64
 """Nodes that run in one session."""
 _MOST_SESSIONS: Final = 256
+_ELEMENTWISE: Final = ONNX.having("pointwise", "reshape", "movement", "form")
 _WEIGHTS: Final = "session.model_external_initializers_file_folder_path"
 _NAMED: Final = re.compile(r"%([A-Za-z_][A-Za-z0-9_]*)")
 
@@ -46,8 +48,7 @@ class OnnxSide:
         written: the model as it was written, of which `model` may be an optimised form.
     """
 
-    kind: Literal["onnx"] = "onnx"
-    aliases: Mapping[str, str] = {}
+    kind: Literal["onnx", "torch"] = "onnx"
     roundoff: float | None = None
 
     def __init__(
@@ -58,13 +59,13 @@ class OnnxSide:
         self.graph = Executable(model, folder)
         self._written = written
         settings.session_config[_WEIGHTS] = str(folder)
+        self.aliases: Mapping[str, str] = {}
+        self.inputs: tuple[str, ...] = tuple(n for n in self.graph.inputs if not self.graph.is_constant(n))
+        self.operations: Sequence[Operation] = tuple(
+            self._operation(node) for node in self.graph.nodes if node.op != "Constant"
+        )
         self._sessions: dict[Any, Any] = {}
         self._exact: dict[Any, Any] = {}
-
-    @cached_property
-    def inputs(self) -> tuple[str, ...]:
-        """The names of what has to be given."""
-        return tuple(name for name in self.graph.inputs if not self.graph.is_constant(name))
 
     @property
     def input_values(self) -> tuple[str, ...]:
@@ -80,11 +81,6 @@ class OnnxSide:
     def output_values(self) -> tuple[str, ...]:
         """The same."""
         return self.graph.outputs
-
-    @cached_property
-    def operations(self) -> tuple[Operation, ...]:
-        """The nodes of the main graph."""
-        return tuple(self._operation(node) for node in self.graph.nodes if node.op != "Constant")
 
     @cached_property
     def _constants(self) -> dict[str, Array]:
@@ -121,7 +117,7 @@ class OnnxSide:
             for name, value in self._stretch(begin, end, alive).items():
                 alive[name] = value
                 if isinstance(value, np.ndarray):
-                    values.keep(name, value)
+                    values.keep(name, cast("Array", value))
             for index in range(begin, end):
                 for name in self.graph.over[index]:
                     alive.pop(name, None)
@@ -229,6 +225,7 @@ class OnnxSide:
             settings=_settings(node.proto),
             attributes=_attributes(node.proto),
             holds_bodies=bool(bodies_of(node.proto)),
+            elementwise=node.op in _ELEMENTWISE,
         )
 
 

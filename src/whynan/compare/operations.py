@@ -39,6 +39,8 @@ class Operation:
     settings: str = ""
     attributes: Mapping[str, str] = field(default_factory=lambda: {})
     holds_bodies: bool = False
+    elementwise: bool = False
+    """Whether an element of what it gives depends on one of each operand."""
 
 
 class Side(Protocol):

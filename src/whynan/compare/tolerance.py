@@ -11,7 +11,9 @@ import numpy as np
 from whynan.compare.double import is_floating
 from whynan.compare.spelling import base
 from whynan.compare.stretches import walk
+from whynan.errors import UsageError
 from whynan.floats import format_of
+from whynan.ops.table import ONNX, TORCH
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,28 +24,21 @@ if TYPE_CHECKING:
 DRAWS: Final = 4
 """Noisy runs of what mixes elements; the largest deviation of them counts."""
 _SIGNS: Final = 8
-"""Noisy runs of what works element by element: whatever eight sources of noise do, they do not cancel in all of them."""
+"""Noisy runs of what works element by element: up to eight sources of noise do not cancel in all of them."""
 FACTOR: Final = 8.0
 """So much more than the noisy runs deviate is still rounding."""
-_SUMS: Final = frozenset(
-    "Conv ConvTranspose FusedConv MatMul FusedMatMul Gemm ReduceSum ReduceMean AveragePool GlobalAveragePool CumSum "
-    "Einsum linear matmul mm bmm addmm baddbmm convolution conv1d conv2d conv3d conv_transpose1d conv_transpose2d "
-    "sum mean avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d cumsum einsum dot mv _adaptive_avg_pool2d".split()
-)
-"""Operators that are sums of products: of the magnitudes of their operands they give the sum of the magnitudes."""
-_RANGE: Final = frozenset("Sigmoid Tanh Erf Softmax HardSigmoid sigmoid tanh erf softmax _softmax".split())
-"""Operators that engines compute to an absolute accuracy, by polynomials on a bounded range."""
-_OPERAND: Final = frozenset("Gelu BiasGelu FastGelu QuickGelu Swish gelu silu mish Mish LogSoftmax log_softmax".split())
-"""Those whose accuracy is relative to their operand."""
-_STEPS: Final = frozenset("floor_divide remainder fmod floor ceil trunc Floor Ceil Mod round Round".split())
-"""Operators that jump; each gives one number for the operands that it has."""
+_SUMS: Final = TORCH.having("sum-of-products") | ONNX.having("sum-of-products")
+_RANGE: Final = TORCH.having("bounded-accuracy") | ONNX.having("bounded-accuracy")
+_OPERAND: Final = TORCH.having("operand-accuracy") | ONNX.having("operand-accuracy")
+_JUMPS: Final = TORCH.having("jumps") | ONNX.having("jumps")
+_STEPWISE: Final = TORCH.having("stepwise") | ONNX.having("stepwise")
 
 
 def unit_roundoff(dtype: np.dtype[Any]) -> float:
     """The unit roundoff of a dtype; 0 for what is no floating-point number."""
     try:
         return format_of(dtype.name).eps / 2
-    except Exception:
+    except UsageError:
         return 0.0
 
 
@@ -89,7 +84,7 @@ class Rounding:
             zero = np.zeros(value.shape)
             return Exact(value, zero, zero, np.broadcast_to(flips, value.shape))
         own = self._own(last, values, value)
-        if len(self._stretch.operations) == 1 and base(last.op) in _STEPS:
+        if len(self._stretch.operations) == 1 and base(last.op) in _JUMPS:
             # its operands are given as they are: there is nothing to round before the step
             return Exact(value, own, own, None)
         meaning = self._spread(value, sums=False) + own
@@ -186,15 +181,7 @@ class _Signs:
 
 def mixes(operations: tuple[Operation, ...]) -> bool:
     """Whether an element hangs on many of an operand, so that noise may cancel in it by chance."""
-    return any(base(operation.op) not in _POINTWISE for operation in operations)
-
-
-_POINTWISE: Final = frozenset(
-    "Add Sub Mul Div Neg Abs Exp Log Sqrt Reciprocal Sigmoid Tanh Erf Relu Clip Pow Where Cast Floor Ceil Round Sin "
-    "Cos Tan Atan Log1p Expm1 Reshape Transpose Unsqueeze Squeeze Identity Flatten Gelu Max Min Mod add sub mul div "
-    "neg abs exp log sqrt reciprocal sigmoid tanh erf relu clamp pow where floor_divide remainder atan2 log1p expm1 "
-    "log_sigmoid logaddexp softplus gelu silu view reshape permute transpose unsqueeze squeeze rsqrt".split()
-)
+    return not all(operation.elementwise for operation in operations)
 
 
 def _terms(operation: Operation, operands: Mapping[str, Array], result: Array) -> float:
@@ -203,7 +190,7 @@ def _terms(operation: Operation, operands: Mapping[str, Array], result: Array) -
     kind = base(operation.op)
     if not arrays:
         return 1.0
-    if kind.lower() == "cumsum":
+    if kind in _STEPWISE:
         return float(max(result.shape, default=1))
     if "onv" in kind and len(arrays) > 1:
         return float(math.prod(arrays[1].shape[1:]))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 
 from whynan.compare.operations import Operation, UnavailableError
+from whynan.compare.spelling import base
+from whynan.ops.table import TORCH
 from whynan.source.exporter_metadata import SCOPES, STACK, place_of
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from whynan.compare.values import ValueStore
     from whynan.records import Site
 
+_ELEMENTWISE: Final = TORCH.having("pointwise", "movement", "transparent")
 _STILL: Final = ("getitem",)
 _NARROW: Final = ("float32", "float16", "bfloat16")
 
@@ -32,7 +35,7 @@ class TorchSide:
         device: that it runs on.
     """
 
-    kind: Literal["torch"] = "torch"
+    kind: Literal["onnx", "torch"] = "torch"
     roundoff: float | None = None
 
     def __init__(self, label: str, program: Any, *, device: str = "cpu", names: Sequence[str] | None = None) -> None:
@@ -46,9 +49,16 @@ class TorchSide:
         self.input_values = tuple(str(name) for name in signature.user_inputs if isinstance(name, str))
         self.inputs = tuple(names) if names is not None and len(names) == len(self.input_values) else self.input_values
         self._weights = self._bound(signature)
+        self.aliases: Mapping[str, str] = {
+            str(node.name): f"{node.args[0].name}.{node.args[1]}"
+            for node in self._graph.nodes
+            if _is_getitem(node) and not _is_getitem(node.args[0])
+        }
+        """Elements of what gives several values, by the names of the nodes that take them out."""
         self.output_values = tuple(self._named(name) for name in signature.user_outputs if isinstance(name, str))
         self.outputs = self.output_values
         self._nodes: list[Any] = []
+        self.operations: Sequence[Operation] = tuple(self._listed())
 
     def _bound(self, signature: Any) -> dict[str, Any]:
         """The tensors of placeholders that are parameters, buffers or constants."""
@@ -62,47 +72,25 @@ class TorchSide:
             found[placeholder] = program.constants[name]
         return found
 
-    @cached_property
-    def parameter_names(self) -> dict[str, str]:
-        """What parameters and buffers are called in the module, by the names of their placeholders."""
-        signature: Any = self._program.graph_signature
-        return {
-            **signature.inputs_to_parameters,
-            **signature.inputs_to_buffers,
-            **signature.inputs_to_lifted_tensor_constants,
-        }
-
-    @cached_property
-    def aliases(self) -> dict[str, str]:
-        """Elements of what gives several values, by the names of the nodes that take them out."""
-        return {
-            str(node.name): f"{node.args[0].name}.{node.args[1]}"
-            for node in self._graph.nodes
-            if _is_getitem(node) and not _is_getitem(node.args[0])
-        }
-
     def _named(self, name: str) -> str:
         return self.aliases.get(name, name)
 
-    @cached_property
-    def operations(self) -> tuple[Operation, ...]:
-        """The calls of the graph, in order."""
-        found: list[Operation] = []
+    def _listed(self) -> Iterator[Operation]:
         for node in self._graph.nodes:
             if node.op != "call_function" or _is_getitem(node):
                 continue
-            operation = self._operation(len(found), node)
+            operation = self._operation(len(self._nodes), node)
             if operation is not None:
-                found.append(operation)
                 self._nodes.append(node)
-        return tuple(found)
+                yield operation
 
     def _operation(self, index: int, node: Any) -> Operation | None:
         meta = node.meta.get("val")
         if meta is None and node.target.__class__.__name__ != "HigherOrderOperator" and not node.users:
             return None
-        several = isinstance(meta, tuple | list)
-        outputs = tuple(f"{node.name}.{n}" for n in range(len(meta))) if several else (str(node.name),)
+        outputs = (str(node.name),)
+        if isinstance(meta, tuple | list):
+            outputs = tuple(f"{node.name}.{n}" for n in range(len(cast("list[Any]", meta))))
         stack = list(node.meta.get("nn_module_stack", {}).values())
         return Operation(
             index=index,
@@ -112,6 +100,8 @@ class TorchSide:
             outputs=outputs,
             node=str(node.name),
             module=str(stack[-1][0]) if stack else None,
+            elementwise=self._torch.Tag.pointwise in getattr(node.target, "tags", ())
+            or base(_op_name(node.target)) in _ELEMENTWISE,
             settings=repr([_spelled(one) for one in (*node.args, *node.kwargs.items())]),
         )
 
@@ -204,16 +194,17 @@ class TorchSide:
                 found = node.target(*args, **kwargs)
         except Exception as error:
             raise UnavailableError(f"{operation.op}: {' '.join(str(error).split())[:200]}") from None
-        return list(found) if isinstance(found, tuple | list) else [found]
+        return list(cast("list[Any]", found)) if isinstance(found, tuple | list) else [found]
 
     def _doubled(self, held: Any) -> Any:
         """Arguments with float64 in place of every narrower dtype."""
         if isinstance(held, self._torch.dtype) and str(held).removeprefix("torch.") in _NARROW:
             return self._torch.float64
         if isinstance(held, dict):
-            return {name: self._doubled(one) for name, one in held.items()}
+            return {name: self._doubled(one) for name, one in cast("dict[Any, Any]", held).items()}
         if isinstance(held, tuple | list):
-            return type(held)(self._doubled(one) for one in held)
+            several = [self._doubled(one) for one in cast("list[Any]", held)]
+            return tuple(several) if isinstance(held, tuple) else several
         return held
 
     def _tensor(self, value: Array) -> Any:
@@ -256,7 +247,7 @@ def _tensors(node: Any) -> Iterator[Any]:
     while stack:
         one = stack.pop(0)
         if isinstance(one, tuple | list):
-            stack[:0] = list(one)
+            stack[:0] = list(cast("list[Any]", one))
         elif hasattr(one, "all_input_nodes"):
             yield one
 
@@ -264,5 +255,5 @@ def _tensors(node: Any) -> Iterator[Any]:
 def _spelled(argument: Any) -> Any:
     """A scalar argument as it is; a tensor, whatever it is called, as a place."""
     if isinstance(argument, tuple | list):
-        return [_spelled(one) for one in argument]
+        return [_spelled(one) for one in cast("list[Any]", argument)]
     return "tensor" if hasattr(argument, "all_input_nodes") else str(argument)

@@ -56,9 +56,9 @@ class Attribution(Record):
 class Divergence(Record):
     """The first operation that introduces an error out of line, on both sides.
 
-    ``tolerance`` is what rounding may make of the element at ``introduced.index``. ``other_node``, ``other_op``,
-    ``other_value`` and ``other_site`` are those of A. ``count`` elements of ``total`` are out of line. ``nodes`` are those of B that stand
-    for one operation of A, where there are several.
+    ``tolerance`` is what rounding may make of the element at ``introduced.index``, and ``count`` elements of ``total``
+    are out of line. ``other_node``, ``other_op``, ``other_value`` and ``other_site`` are those of A. ``nodes`` are those
+    of B that stand with its operation for one or more of A.
     """
 
     introduced: IntroducedError

@@ -291,7 +291,8 @@ class Finding(Record):
     """One cause of bad numbers: where the first was born, why, from what, and what it reached.
 
     ``also`` are the other births of the same cause. Of silent ``damage`` ``birth`` is null, since nothing non-finite
-    was born, and ``element`` the first concerned; of a ``divergence`` too. ``origin`` is where a bad number came from that no operation bore.
+    was born, and ``element`` the first concerned; so it is of a ``divergence`` of two runs, whose ``op``, ``node``,
+    ``value`` and ``site`` are those of B. ``origin`` is where a bad number came from that no operation bore.
     """
 
     rule: str = "WN000"

@@ -123,7 +123,7 @@ def _number(value: Number | bool | None) -> str:
     if value is None:
         return "left out"
     if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.6g}" if value == 0 or 1e-3 <= abs(value) < 1e6 else f"{value:.4g}"
+        return f"{value:.6g}" if not value or 1e-3 <= abs(value) < 1e6 else f"{value:.4g}"
     return value_text(value)
 
 

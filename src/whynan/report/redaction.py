@@ -108,7 +108,8 @@ _FINDING: Final[Table] = {
     "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "site": record,
     "library_site": record, "node": alias("node"), "value": alias("tensor"), "made_of": dropped, "occurrences": kept,
     "modules": alias("module"), "also": record, "element": record,
-    "damage": record, "divergence": record, "data": record, "origin": dropped, "forward_operands": record, "message": by_holder(_message),
+    "damage": record, "divergence": record,
+    "data": record, "origin": dropped, "forward_operands": record, "message": by_holder(_message),
     "explanation": dropped,
     "matched": by_value(_codes), "chain": record, "reaches": record, "scale_fall": record, "fixes": record,
     "allowed": by_value(_reason),
@@ -127,7 +128,8 @@ REPORT: Final[Mapping[type, Table]] = {
     },
     Divergence: {
         "introduced": record, "propagated": record, "tolerance": unknown, "why": dropped, "count": kept,
-        "total": kept, "other_node": alias("node"), "other_op": operator, "other_value": alias("tensor"), "other_site": record,
+        "total": kept, "other_node": alias("node"), "other_op": operator, "other_value": alias("tensor"),
+        "other_site": record,
         "nodes": alias("node"), "growth": record, "attributions": record,
     },
     IntroducedError: {

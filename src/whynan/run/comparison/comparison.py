@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
 from whynan.compare.alignment import Aligner, Alignment, unaligned
 from whynan.compare.attribution import Setting
+from whynan.compare.bodies import Inner, inner_culprit
 from whynan.compare.double import is_floating
 from whynan.compare.effects import apart, bad_places, matters
 from whynan.compare.introduced import Search
@@ -52,6 +53,8 @@ class Found:
     feeds: Feeds
     roundoff: float
     culprit: Culprit | None = None
+    inner: Inner | None = None
+    """The culprit within a body, where the culprit is a node that holds one."""
     others: list[Culprit] = field(default_factory=lambda: [])
     harmless: list[Culprit] = field(default_factory=lambda: [])
     unjudged: list[str] = field(default_factory=lambda: [])
@@ -124,6 +127,7 @@ def compare_sides(
         ours = a.value(culprit.other_value)
         if ours is None or matters(b, culprit, ours, search.roundoff):
             found.culprit = search.localised(culprit)
+            found.inner = inner_culprit(a, b, found.culprit)
             break
         found.harmless.append(culprit)
         if len(found.harmless) >= _TRIED:
@@ -228,7 +232,7 @@ def _moved(run: SideRun, outputs: Mapping[str, Any], roundoff: float) -> bool:
         before = run.value(name)
         if before is None or not isinstance(value, np.ndarray):
             continue
-        if apart(before, value, _PLAIN * roundoff):
+        if apart(before, cast("Array", value), _PLAIN * roundoff):
             return True
     return False
 

@@ -34,8 +34,10 @@ from whynan.run.pipeline import versions
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from whynan.compare.bodies import Inner
     from whynan.compare.hazards import Hazard
     from whynan.compare.introduced import Culprit
+    from whynan.compare.stretches import SideRun
     from whynan.run.comparison.comparison import Found
 
 _CURVE: Final = 10
@@ -45,7 +47,7 @@ _OPERANDS: Final = 6
 
 def report_of(found: Found, command: str) -> Report:
     """What was found, as a report."""
-    findings = () if found.culprit is None else (_finding(found, found.culprit),)
+    findings = () if found.culprit is None else (_finding(found, found.culprit, found.inner),)
     verdict = "divergent" if findings else "nonfinite" if found.both_bad else "clean"
     made = [name for name in found.b.producers if name in found.alignment.pairs]
     aligned = Aligned(
@@ -88,10 +90,13 @@ def _notes(found: Found) -> Iterator[Note]:
         yield Note.create("amplified", output=worst.name, max_rel=float(worst.max_rel or 0.0))
 
 
-def _finding(found: Found, culprit: Culprit) -> Finding:
-    a, b = found.a, found.b
+def _finding(found: Found, outer: Culprit, inner: Inner | None) -> Finding:
+    """The finding of a culprit; of one in a body the error grows from the node that holds it."""
+    a, b, culprit, path = found.a, found.b, outer, ""
+    if inner is not None:
+        a, b, culprit, path = inner.a, inner.b, inner.culprit, inner.path
     operation, other = culprit.operation, culprit.other.operations[-1] if culprit.other.operations else None
-    unit, hazard = _unit(found, culprit), _hazard(found, culprit)
+    unit, hazard = _unit(a, culprit), _hazard(found, culprit)
     divergence = Divergence(
         introduced=IntroducedError(
             max_abs=culprit.max_abs,
@@ -116,7 +121,7 @@ def _finding(found: Found, culprit: Culprit) -> Finding:
         else (),
         growth=tuple(
             Growth(value=value, op=op, max_rel=size)
-            for value, op, size in growth(a, b, found.alignment, culprit, _CURVE)
+            for value, op, size in growth(found.a, found.b, found.alignment, outer, _CURVE)
         ),
         attributions=tuple(
             Attribution(source=origin, evidence=evidence)
@@ -140,7 +145,7 @@ def _finding(found: Found, culprit: Culprit) -> Finding:
         phase="inference",
         op=operation.op,
         site=b.side.site(operation),
-        node=operation.name,
+        node=path + operation.name,
         value=next((name for name in operation.outputs if name == culprit.value), operation.outputs[0]),
         element=element,
         divergence=divergence,
@@ -156,8 +161,8 @@ def _hazard(found: Found, culprit: Culprit) -> Hazard | None:
     return hazard_of(culprit) if found.a.side.kind == "torch" and found.b.side.kind == "onnx" else None
 
 
-def _unit(found: Found, culprit: Culprit) -> float:
-    ours = found.a.value(culprit.other_value)
+def _unit(a: SideRun, culprit: Culprit) -> float:
+    ours = a.value(culprit.other_value)
     units = [unit_roundoff(culprit.made.dtype), 0.0 if ours is None else unit_roundoff(ours.dtype)]
     return max(units)
 
