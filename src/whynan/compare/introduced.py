@@ -12,7 +12,7 @@ from whynan.compare.localisation import faulty_operation, inner_pair, strange_we
 from whynan.compare.operations import UnavailableError
 from whynan.compare.spelling import base
 from whynan.compare.stretches import walk
-from whynan.compare.tolerance import Rounding, least_normal, mixes, narrowest
+from whynan.compare.tolerance import Rounding, least_normal, mixes, narrowest, usual_size
 from whynan.ops.table import ONNX, TORCH
 
 if TYPE_CHECKING:
@@ -152,8 +152,7 @@ class Search:
             return bool((a != b).any())
         x, y = a.astype(np.float64), b.astype(np.float64)
         with np.errstate(all="ignore"):
-            usual = float(np.sqrt(np.mean(np.square(x)))) if mixed and x.size else 0.0
-            usual = usual if np.isfinite(usual) else 0.0
+            usual = usual_size(x) if mixed else 0.0
             near = np.abs(x - y) <= self.roundoff * (_ULPS * np.abs(x) + _MIXED * usual) + least_normal(self.roundoff)
         return not bool((near | _same_bad(x, y)).all())
 

@@ -27,11 +27,24 @@ _SIGNS: Final = 8
 """Noisy runs of what works element by element: up to eight sources of noise do not cancel in all of them."""
 FACTOR: Final = 8.0
 """So much more than the noisy runs deviate is still rounding."""
+_SMALL: Final = 0.1
+"""The share of elements below what is small."""
+_HUGE: Final = 100.0
+"""So many times as large as what is small is of no usual size."""
 _SUMS: Final = TORCH.having("sum-of-products") | ONNX.having("sum-of-products")
 _RANGE: Final = TORCH.having("bounded-accuracy") | ONNX.having("bounded-accuracy")
 _OPERAND: Final = TORCH.having("operand-accuracy") | ONNX.having("operand-accuracy")
 _JUMPS: Final = TORCH.having("jumps") | ONNX.having("jumps")
 _STEPWISE: Final = TORCH.having("stepwise") | ONNX.having("stepwise")
+
+
+def usual_size(value: Array) -> float:
+    """The root mean square of what is of usual size; a mask's huge numbers are none of it, nor is 0."""
+    size = np.abs(value[np.isfinite(value) & (value != 0)]).astype(np.float64)
+    if not size.size:
+        return 0.0
+    usual = size[size <= _HUGE * np.quantile(size, _SMALL)]
+    return float(np.sqrt(np.mean(np.square(usual))))
 
 
 def unit_roundoff(dtype: np.dtype[Any]) -> float:
@@ -114,9 +127,7 @@ class Rounding:
                 with np.errstate(all="ignore"):
                     far = np.abs(drawn - value)
                 spread = np.maximum(spread, np.where(np.isfinite(far), far, np.where(drawn == value, 0.0, np.inf)))
-        finite = spread[np.isfinite(spread)]
-        usual = float(np.median(finite)) if finite.size else 0.0
-        return FACTOR * np.maximum(spread, usual if mixes(self._stretch.operations) else 0.0)
+        return FACTOR * np.maximum(spread, usual_size(spread) if mixes(self._stretch.operations) else 0.0)
 
     def _summed(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
         """An operation in float64; of a sum of products, the sum of the magnitudes is kept beside it."""

@@ -57,8 +57,8 @@ class Divergence(Record):
     """The first operation that introduces an error out of line, on both sides.
 
     ``tolerance`` is what rounding may make of the element at ``introduced.index``, and ``count`` elements of ``total``
-    are out of line. ``other_node``, ``other_op``, ``other_value`` and ``other_site`` are those of A. ``nodes`` are those
-    of B that stand with its operation for one or more of A.
+    are out of line. ``other_node``, ``other_op``, ``other_value`` and ``other_site`` are those of A. ``nodes`` are
+    those of B that stand with its operation for one or more of A.
     """
 
     introduced: IntroducedError

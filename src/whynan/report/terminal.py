@@ -160,7 +160,7 @@ def _second_run(report: Report) -> list[str]:
 
 def _capsule(report: Report) -> list[str]:
     """Where the failing operation is packed; or, where nothing better can be said of it, how it can be."""
-    if _is_replay(report):
+    if _is_replay(report) or report.coverage.aligned is not None:
         return []
     if report.run.data is not None:
         return [f"the failing operation is packed in {report.run.data}; whynan replay {report.run.data} runs it again"]
