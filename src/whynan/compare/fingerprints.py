@@ -21,7 +21,10 @@ _SAMPLE: Final = 4096
 
 
 def distance(one: Array, other: Array) -> float:
-    """The norm of a difference over the norm; infinite for what has other sizes, or is bad in other places."""
+    """The norm of a difference over the norm, of all elements that differ; infinite where the sizes differ, or NaN.
+
+    What is the same number on both sides, as the fill of a mask is, says nothing of the others.
+    """
     if one.size != other.size:
         return np.inf
     first, second = _flat(one), _flat(other)
@@ -29,7 +32,8 @@ def distance(one: Array, other: Array) -> float:
         bad = ~np.isfinite(first)
         if not np.array_equal(bad, ~np.isfinite(second)):
             return np.inf
-        first, second = first[~bad], second[~bad]
+        other_bits = ~bad & (first != second)
+        first, second = first[other_bits], second[other_bits]
         size = float(np.linalg.norm(second))
         return float(np.linalg.norm(first - second)) / size if size else float(np.linalg.norm(first) > 0)
 

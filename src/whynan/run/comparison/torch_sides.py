@@ -23,6 +23,7 @@ def exported_side(source: TorchSource, held: Any, feeds: Mapping[str, Array]) ->
 
     torch: Any = import_module("torch")
     device = source.settings.device or "cpu"
+    module: Any = None
     if source.is_exported:
         side = TorchSide(source.label, held, device=device)
     else:
@@ -37,6 +38,10 @@ def exported_side(source: TorchSource, held: Any, feeds: Mapping[str, Array]) ->
                 "save its program with torch.export.save, or compare models",
             ) from None
         side = TorchSide(source.label, program, device=device, names=tuple(feeds))
+    if source.settings.compiled:
+        from whynan.compare.compiled_side import CompiledSide
+
+        return CompiledSide(side, held.module() if module is None else module)
     if source.settings.dtype is not None:
         from whynan.compare.emulation import EmulatedSide
 
