@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import numpy as np
 
-from whynan.compare.double import is_floating
 from whynan.compare.fingerprints import distance, nearest_pairs
+from whynan.compare.sides.double import is_floating
 from whynan.compare.spelling import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from whynan.compare.operations import Array, Operation
+    from whynan.compare.sides.operations import Array, Operation
     from whynan.compare.stretches import SideRun
 
 Way: TypeAlias = Literal["input", "metadata", "name", "module", "topology", "fingerprint", "output"]

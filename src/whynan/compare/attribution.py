@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
-from whynan.compare.double import is_floating
+from whynan.compare.sides.double import is_floating
 from whynan.compare.spelling import base
 from whynan.compare.tolerance import unit_roundoff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from whynan.compare.introduced import Culprit
-    from whynan.compare.operations import Array, Operation
+    from whynan.compare.culprits import Culprit
+    from whynan.compare.sides.operations import Array, Operation
     from whynan.compare.stretches import SideRun
 
 Origin = Literal["model", "lowering", "precision", "optimisation", "provider", "engine", "compiler"]

@@ -12,19 +12,19 @@ from onnx import helper
 from whynan.capture.onnx.arrays import kind_of
 from whynan.capture.onnx.graph.executed import bodies_of, captured
 from whynan.compare.alignment import Aligner
-from whynan.compare.double import attributes_of
 from whynan.compare.introduced import Search
-from whynan.compare.onnx_side import OnnxSide
-from whynan.compare.operations import UnavailableError
+from whynan.compare.sides.double import attributes_of
+from whynan.compare.sides.onnx import OnnxSide
+from whynan.compare.sides.operations import UnavailableError
+from whynan.compare.sides.values import ValueStore
 from whynan.compare.stretches import SideRun
-from whynan.compare.values import ValueStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from whynan.compare.alignment import Alignment
-    from whynan.compare.introduced import Culprit
-    from whynan.compare.operations import Array, Operation
+    from whynan.compare.culprits import Culprit
+    from whynan.compare.sides.operations import Array, Operation
 
 _ITERATIONS: Final = 10_000
 _MEMORY: Final = 256 << 20

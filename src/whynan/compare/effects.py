@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whynan.compare.double import is_floating
-from whynan.compare.operations import UnavailableError
+from whynan.compare.sides.double import is_floating
+from whynan.compare.sides.operations import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from whynan.compare.alignment import Alignment
-    from whynan.compare.introduced import Culprit
-    from whynan.compare.operations import Array
+    from whynan.compare.culprits import Culprit
+    from whynan.compare.sides.operations import Array
     from whynan.compare.stretches import SideRun
 
 _ULPS: Final = 8.0

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
-from whynan.compare.double import is_floating
+from whynan.compare.sides.double import is_floating
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.compare.operations import Array
+    from whynan.compare.sides.operations import Array
 
 NEAR: Final = 1e-3
 """Numbers that are further apart, relative to their size, are not taken for the same."""

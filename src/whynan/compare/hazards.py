@@ -10,7 +10,7 @@ from whynan.compare.spelling import base
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.compare.introduced import Culprit
+    from whynan.compare.culprits import Culprit
 
 
 @dataclass(frozen=True, slots=True)

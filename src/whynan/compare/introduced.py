@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whynan.compare.double import is_floating
+from whynan.compare.culprits import Culprit
 from whynan.compare.localisation import faulty_operation, inner_pair, strange_weights
-from whynan.compare.operations import UnavailableError
+from whynan.compare.sides.double import is_floating
+from whynan.compare.sides.operations import UnavailableError
 from whynan.compare.spelling import base
 from whynan.compare.stretches import walk
 from whynan.compare.tolerance import Rounding, least_normal, mixes, narrowest, usual_size
@@ -19,13 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from whynan.compare.alignment import Alignment
-    from whynan.compare.operations import Array, Operation
+    from whynan.compare.culprits import Sort
+    from whynan.compare.sides.operations import Array, Operation
     from whynan.compare.stretches import SideRun, Stretch
     from whynan.compare.tolerance import Exact
-
-Sort: TypeAlias = Literal["meaning", "kernel", "nonfinite", "decision", "unexplained"]
-"""Why an error is out of line: in exact arithmetic the two differ; B's own rounding is too large; NaN or Inf stand in
-other places; another truth value or whole number; or no exact value can be had."""
 
 _ULPS: Final = 8.0
 """Errors below so many unit roundoffs of the number itself are not looked into."""
@@ -39,37 +37,6 @@ _FORMULA: Final = 16
 _RANDOM: Final = TORCH.having("random") | ONNX.having("random")
 _DROPPING: Final = "dropout"
 _STEPWISE: Final = TORCH.having("stepwise") | ONNX.having("stepwise")
-
-
-@dataclass(frozen=True, slots=True)
-class Culprit:
-    """An operation whose introduced error is out of line.
-
-    ``a``, ``b`` are the values at ``index``, ``exact`` and ``exact_b`` those of A's and of B's operations in float64;
-    ``bound`` is what is tolerated there. ``stretch`` is what makes
-    the value in B, ``other`` what makes it in A.
-    """
-
-    value: str
-    other_value: str
-    operation: Operation
-    stretch: Stretch
-    other: Stretch
-    sort: Sort
-    index: tuple[int, ...]
-    a: float | int | bool
-    b: float | int | bool
-    exact: float | int | bool | None
-    exact_b: float | int | bool | None
-    bound: float
-    max_abs: float
-    max_rel: float
-    propagated_abs: float
-    propagated_rel: float
-    bad: int
-    total: int
-    given: Mapping[str, Array]
-    made: Array
 
 
 class Search:

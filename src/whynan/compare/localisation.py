@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whynan.compare.double import is_floating
 from whynan.compare.fingerprints import distance
-from whynan.compare.operations import UnavailableError
+from whynan.compare.sides.double import is_floating
+from whynan.compare.sides.operations import UnavailableError
 from whynan.compare.spelling import spelled
 from whynan.compare.stretches import walk
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from whynan.compare.alignment import Alignment
-    from whynan.compare.introduced import Culprit
-    from whynan.compare.operations import Array, Operation
+    from whynan.compare.culprits import Culprit
+    from whynan.compare.sides.operations import Array, Operation
     from whynan.compare.stretches import SideRun
 
 _SAME: Final = 1e-4

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from whynan.compare.operations import UnavailableError
+from whynan.compare.sides.operations import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
-    from whynan.compare.operations import Array, Operation, Side
-    from whynan.compare.values import ValueStore
+    from whynan.compare.sides.operations import Array, Operation, Side
+    from whynan.compare.sides.values import ValueStore
 
 Compute: TypeAlias = "Callable[[Operation, Mapping[str, Array]], list[Array]]"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.compare.double import is_floating
+from whynan.compare.sides.double import is_floating
 from whynan.compare.spelling import base
 from whynan.compare.stretches import walk
 from whynan.errors import UsageError
@@ -18,7 +18,7 @@ from whynan.ops.table import ONNX, TORCH
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.compare.operations import Array, Operation, Side
+    from whynan.compare.sides.operations import Array, Operation, Side
     from whynan.compare.stretches import Stretch
 
 DRAWS: Final = 4

@@ -100,7 +100,8 @@ def _output(output: OutputError) -> str:
     if output.max_abs is None:
         return f"output {output.name}: not comparable"
     bad = f", {count_text(output.nan_mismatch, 'element')} bad on one side alone" if output.nan_mismatch else ""
-    return f"output {output.name}: at most {_number(output.max_abs)} apart ({_number(output.max_rel)} relative){bad}"
+    relative = "" if output.max_rel is None else f" ({_number(output.max_rel)} relative)"
+    return f"output {output.name}: at most {_number(output.max_abs)} apart{relative}{bad}"
 
 
 def _step(step: Growth) -> str:

@@ -11,9 +11,9 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from whynan.capture.onnx.sessions import EngineSettings
-from whynan.compare.onnx_side import OnnxSide
+from whynan.compare.sides.onnx import OnnxSide
+from whynan.compare.sides.values import ValueStore
 from whynan.compare.stretches import SideRun
-from whynan.compare.values import ValueStore
 
 Weights = Mapping[str, Any]
 

@@ -9,7 +9,8 @@ from onnx import TensorProto, helper
 
 from tests.unit.compare.models import mlp, model, numbers, ran, renamed
 from whynan.compare.alignment import Aligner
-from whynan.compare.introduced import Culprit, Search
+from whynan.compare.culprits import Culprit
+from whynan.compare.introduced import Search
 
 
 def first(a: onnx.ModelProto, b: onnx.ModelProto, x: object) -> Culprit | None:

@@ -33,7 +33,7 @@ OTHERS = {
     "verify.oracle": "how each is computed exactly: functions by name",
     "capture.provenance.chain:_COMPUTED": "functions by name",
     "capture.torch.provenance.selections:_PASSES": "functions by name",
-    "compare.kernels:KERNELS": "functions by name",
+    "compare.sides.kernels:KERNELS": "functions by name",
     "compare.hazards:HAZARDS": "explanations by name",
     "compare.hazards:_SAME": "explanations by name",
     "compare.spelling:_SPELLINGS": "one word for torch's and ONNX's operator, where they mean the same",

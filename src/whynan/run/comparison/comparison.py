@@ -10,12 +10,12 @@ import numpy as np
 from whynan.compare.alignment import Aligner, Alignment, unaligned
 from whynan.compare.attribution import Setting
 from whynan.compare.bodies import Inner, inner_culprit
-from whynan.compare.double import is_floating
 from whynan.compare.effects import apart, bad_places, matters
 from whynan.compare.introduced import Search
-from whynan.compare.operations import UnavailableError
+from whynan.compare.sides.double import is_floating
+from whynan.compare.sides.operations import UnavailableError
+from whynan.compare.sides.values import ValueStore
 from whynan.compare.stretches import SideRun
-from whynan.compare.values import ValueStore
 from whynan.errors import UsageError
 from whynan.run.comparison.feeds import as_arrays, feeds_of, read_arrays
 from whynan.run.comparison.pairing import output_errors, pair_outputs
@@ -25,8 +25,8 @@ from whynan.run.comparison.sources import OnnxSource, open_source
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.compare.introduced import Culprit
-    from whynan.compare.operations import Array, Side
+    from whynan.compare.culprits import Culprit
+    from whynan.compare.sides.operations import Array, Side
     from whynan.records import OutputError
     from whynan.run.comparison.feeds import Feeds
     from whynan.run.comparison.settings import Request

@@ -16,7 +16,7 @@ from whynan.run.comparison.sources import OnnxSource, names_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from whynan.compare.operations import Array
+    from whynan.compare.sides.operations import Array
     from whynan.run.comparison.sources import Source
 
 _HOW: Final = "give FILE.npz or NAME=FILE.npy with arrays by input name, or --random SEED"
@@ -38,17 +38,28 @@ def read_arrays(items: Sequence[str]) -> dict[str, Array]:
     for item in items:
         name, equals, path = item.partition("=")
         if equals and not os.path.exists(item):
-            found[name] = cast("Array", _load(path))
+            found[name] = _single(name, path)
         elif os.path.isdir(item):
             for file in sorted(os.listdir(item)):
                 if file.endswith(".npy"):
-                    found[file.removesuffix(".npy")] = cast("Array", _load(os.path.join(item, file)))
+                    name = file.removesuffix(".npy")
+                    found[name] = _single(name, os.path.join(item, file))
         else:
             held = _load(item)
             if not isinstance(held, Mapping):
                 raise UsageError(f"{item} holds one array without a name", f"say for which input: NAME={item}")
             found.update(cast("Mapping[str, Array]", held))
     return found
+
+
+def _single(name: str, path: str) -> Array:
+    """The one array of a file."""
+    held = _load(path)
+    if not isinstance(held, dict):
+        return held
+    if len(held) != 1:
+        raise UsageError(f"{path} holds {len(held)} arrays, and {name} is one", f"give {path} without {name}=")
+    return next(iter(held.values()))
 
 
 def _load(path: str) -> Array | dict[str, Array]:
@@ -72,7 +83,7 @@ def as_arrays(inputs: Any, source: Source) -> dict[str, Array]:
 
 def _as_array(value: Any) -> Array:
     if hasattr(value, "detach"):
-        from whynan.compare.torch_side import to_numpy
+        from whynan.compare.sides.torch import to_numpy
 
         return to_numpy(value)
     return np.asarray(value)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.graph.executed import drop_duplicate_constants, without_weights
 from whynan.capture.onnx.sessions import CPU, EngineSettings, available_providers, open_user_session
-from whynan.compare.onnx_side import OnnxSide
+from whynan.compare.sides.onnx import OnnxSide
 from whynan.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from whynan.capture.onnx.execution import Value
-    from whynan.compare.operations import Side
+    from whynan.compare.sides.operations import Side
     from whynan.run.comparison.settings import Settings
 
 _BLOCKS: Final = "NchwcTransformer"
@@ -29,7 +29,7 @@ def open_side(path: str, settings: Settings) -> Side:
     """A model as a side; raises ``UsageError`` where the engine refuses it."""
     engine = engine_settings(path, settings)
     if settings.engine == "reference":
-        from whynan.compare.reference_side import ReferenceSide
+        from whynan.compare.sides.reference import ReferenceSide
 
         model = without_weights(Path(path))
         return ReferenceSide(path, model, Path(path).parent, engine, model)
@@ -38,7 +38,7 @@ def open_side(path: str, settings: Settings) -> Side:
     except RunError as error:
         raise UsageError(f"{path} cannot be run: {error.what}", "run it with whynan onnx, which says more") from None
     if settings.dtype is not None:
-        from whynan.compare.emulation import EmulatedSide
+        from whynan.compare.sides.emulation import EmulatedSide
 
         return EmulatedSide(side, settings.dtype)
     return side

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from whynan.compare.double import is_floating
 from whynan.compare.effects import relative_difference
 from whynan.compare.fingerprints import NEAR, distance
+from whynan.compare.sides.double import is_floating
 from whynan.records import OutputError
 
 if TYPE_CHECKING:
-    from whynan.compare.operations import Array
+    from whynan.compare.sides.operations import Array
     from whynan.compare.stretches import SideRun
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from whynan.compare.attribution import attribute
-from whynan.compare.double import is_floating
 from whynan.compare.effects import growth
 from whynan.compare.hazards import hazard_of
+from whynan.compare.sides.double import is_floating
 from whynan.compare.tolerance import unit_roundoff
 from whynan.floats import format_of, format_value
 from whynan.records import (
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from whynan.compare.bodies import Inner
+    from whynan.compare.culprits import Culprit
     from whynan.compare.hazards import Hazard
-    from whynan.compare.introduced import Culprit
     from whynan.compare.stretches import SideRun
     from whynan.run.comparison.comparison import Found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -15,7 +16,7 @@ from whynan.models.extras import need
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from whynan.compare.operations import Array, Side
+    from whynan.compare.sides.operations import Array, Side
     from whynan.models.onnx.opening import OnnxModel
     from whynan.run.comparison.settings import Settings
 
@@ -139,9 +140,9 @@ class TorchSource:
 
     def side(self, feeds: Mapping[str, Array]) -> Side:
         """The program as a graph."""
-        from whynan.run.comparison.torch_sides import exported_side
+        from whynan.run.comparison.torch_sides import Program, exported_side
 
-        return exported_side(self, self._held, feeds)
+        return exported_side(Program(self.label, self._held, self.settings, self.notes), feeds)
 
 
 def open_source(named: Any, settings: Settings) -> Source:
@@ -172,7 +173,9 @@ def _program(path: str) -> Any:
     if not Path(path).is_file():
         raise UsageError(f"{path} does not exist", HOW)
     try:
-        return torch.export.load(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return torch.export.load(path)
     except Exception as error:
         raise UsageError(f"{path} cannot be read ({_line(error)})", "save it with torch.export.save") from None
 
@@ -188,7 +191,7 @@ def _imported(name: str, package: str, attribute: str) -> Any:
         for part in attribute.split("."):
             found = getattr(found, part)
     except (ImportError, AttributeError) as error:
-        raise UsageError(f"{name} is not found from {here} ({_line(error)})", HOW) from None
+        raise UsageError(f"{name} is not found from the current directory ({_line(error)})", HOW) from None
     if isinstance(found, type) or not hasattr(found, "named_parameters"):
         if not callable(found):
             raise UsageError(f"{name} is {type(found).__name__}", HOW)

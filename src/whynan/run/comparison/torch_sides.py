@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import warnings
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,26 +13,44 @@ from whynan.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.compare.operations import Array, Side
-    from whynan.run.comparison.sources import TorchSource
+    from whynan.compare.sides.operations import Array, Side
+    from whynan.run.comparison.settings import Settings
 
 _STATEFUL = ("Dropout", "BatchNorm", "AlphaDropout", "InstanceNorm")
 
 
-def exported_side(source: TorchSource, held: Any, feeds: Mapping[str, Array]) -> Side:
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that was named: a module or an exported program, how it is run, and what is to be said of it."""
+
+    label: str
+    held: Any
+    settings: Settings
+    notes: list[str]
+
+    @property
+    def is_exported(self) -> bool:
+        """Whether it is an exported program."""
+        return hasattr(self.held, "graph_signature")
+
+
+def exported_side(source: Program, feeds: Mapping[str, Array]) -> Side:
     """A program as a graph; raises ``UsageError`` where it cannot be exported."""
-    from whynan.compare.torch_side import TorchSide, from_numpy
+    from whynan.compare.sides.torch import TorchSide, from_numpy
 
     torch: Any = import_module("torch")
     device = source.settings.device or "cpu"
     module: Any = None
     if source.is_exported:
-        side = TorchSide(source.label, held, device=device)
+        side = TorchSide(source.label, source.held, device=device)
     else:
-        module = _in_evaluation(source, held)
+        module = _in_evaluation(source, source.held)
         given = {name: from_numpy(value) for name, value in feeds.items()}
         try:
-            program = torch.export.export(module.cpu(), (), kwargs=given)
+            with warnings.catch_warnings():
+                # what torch's own code has to say of itself
+                warnings.simplefilter("ignore")
+                program = torch.export.export(module.cpu(), (), kwargs=given)
         except Exception as error:
             why = " ".join(str(error).split())[:300]
             raise UsageError(
@@ -39,17 +59,17 @@ def exported_side(source: TorchSource, held: Any, feeds: Mapping[str, Array]) ->
             ) from None
         side = TorchSide(source.label, program, device=device, names=tuple(feeds))
     if source.settings.compiled:
-        from whynan.compare.compiled_side import CompiledSide
+        from whynan.compare.sides.compiled import CompiledSide
 
-        return CompiledSide(side, held.module() if module is None else module)
+        return CompiledSide(side, source.held.module() if module is None else module)
     if source.settings.dtype is not None:
-        from whynan.compare.emulation import EmulatedSide
+        from whynan.compare.sides.emulation import EmulatedSide
 
         return EmulatedSide(side, source.settings.dtype)
     return side
 
 
-def _in_evaluation(source: TorchSource, module: Any) -> Any:
+def _in_evaluation(source: Program, module: Any) -> Any:
     """A module as it is run for inference; what was left in training is said."""
     left = [
         f"{name or 'the module'} ({type(one).__name__})"

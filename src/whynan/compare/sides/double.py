@@ -10,7 +10,7 @@ from onnx import AttributeProto, TensorProto, TypeProto, helper, numpy_helper
 if TYPE_CHECKING:
     import onnx
 
-    from whynan.compare.operations import Array
+    from whynan.compare.sides.operations import Array
 
 _NARROW: Final = frozenset((TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16))
 _TYPED: Final = frozenset(("to", "dtype", "stash_type"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 
-from whynan.compare.operations import Operation, UnavailableError
+from whynan.compare.sides.operations import Operation, UnavailableError
 from whynan.compare.spelling import base
 from whynan.ops.table import TORCH
 from whynan.source.exporter_metadata import SCOPES, STACK, place_of
@@ -16,8 +17,8 @@ from whynan.source.exporter_metadata import SCOPES, STACK, place_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from whynan.compare.operations import Array
-    from whynan.compare.values import ValueStore
+    from whynan.compare.sides.operations import Array
+    from whynan.compare.sides.values import ValueStore
     from whynan.records import Site
 
 _ELEMENTWISE: Final = TORCH.having("pointwise", "movement", "transparent")
@@ -43,7 +44,9 @@ class TorchSide:
         self._torch: Any = import_module("torch")
         self._device = device
         # without any decomposition: what operations do in place is made an operation that gives something new
-        self._program = program.run_decompositions({})
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._program = program.run_decompositions({})
         self._graph: Any = self._program.graph_module.graph
         signature: Any = self._program.graph_signature
         self.input_values = tuple(str(name) for name in signature.user_inputs if isinstance(name, str))

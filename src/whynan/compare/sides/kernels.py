@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from whynan.compare.double import attributes_of
+from whynan.compare.sides.double import attributes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from whynan.compare.operations import Array
+    from whynan.compare.sides.operations import Array
 
 Kernel: TypeAlias = "Callable[[Any, Sequence[Array | None]], list[Array] | None]"
 """The outputs of a node on operands of float64; None where it does not know that form of the operator."""

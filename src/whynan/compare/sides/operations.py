@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from whynan.compare.values import ValueStore
+    from whynan.compare.sides.values import ValueStore
     from whynan.records import Site
 
 Array: TypeAlias = "NDArray[Any]"

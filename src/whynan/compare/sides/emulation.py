@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
-from whynan.compare.double import is_floating
-from whynan.compare.operations import UnavailableError
+from whynan.compare.sides.double import is_floating
+from whynan.compare.sides.operations import UnavailableError
 from whynan.floats import format_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from whynan.compare.operations import Array, Operation, Side
-    from whynan.compare.values import ValueStore
+    from whynan.compare.sides.operations import Array, Operation, Side
+    from whynan.compare.sides.values import ValueStore
     from whynan.records import Site
 
 Arithmetic = Literal["fp16", "bf16", "fp64"]
@@ -72,7 +72,7 @@ class EmulatedSide:
 
     def run(self, feeds: Mapping[str, Array], values: ValueStore) -> None:
         """Run it operation by operation; raises ``UnavailableError``."""
-        from whynan.compare.reference_side import run_each
+        from whynan.compare.sides.reference import run_each
 
         run_each(self, {name: self._rounded(value) for name, value in feeds.items()}, values, self.evaluate)
 

@@ -15,9 +15,9 @@ from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.graph.executed import Executable, bodies_of, tap_nodes
 from whynan.capture.onnx.graph.sites import Sites, with_module
 from whynan.capture.onnx.sessions import open_exact_session
-from whynan.compare.double import doubled_node, doubled_value, kept_single
-from whynan.compare.kernels import KERNELS
-from whynan.compare.operations import Operation, UnavailableError
+from whynan.compare.sides.double import doubled_node, doubled_value, kept_single
+from whynan.compare.sides.kernels import KERNELS
+from whynan.compare.sides.operations import Operation, UnavailableError
 from whynan.ops.table import ONNX
 from whynan.source.exporter_metadata import FX_NODE
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from whynan.capture.onnx.execution import Node
     from whynan.capture.onnx.sessions import EngineSettings
-    from whynan.compare.operations import Array
-    from whynan.compare.values import ValueStore
+    from whynan.compare.sides.operations import Array
+    from whynan.compare.sides.values import ValueStore
     from whynan.records import Site
 
 _STRETCH: Final = 64

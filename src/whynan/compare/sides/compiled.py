@@ -5,16 +5,16 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from whynan.compare.operations import Operation, UnavailableError
+from whynan.compare.sides.operations import Operation, UnavailableError
+from whynan.compare.sides.torch import from_numpy, to_numpy
 from whynan.compare.stretches import walk
-from whynan.compare.torch_side import from_numpy, to_numpy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from whynan.compare.operations import Array
-    from whynan.compare.torch_side import TorchSide
-    from whynan.compare.values import ValueStore
+    from whynan.compare.sides.operations import Array
+    from whynan.compare.sides.torch import TorchSide
+    from whynan.compare.sides.values import ValueStore
     from whynan.records import Site
 
 

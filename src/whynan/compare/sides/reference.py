@@ -10,14 +10,14 @@ from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
 from whynan.capture.onnx.arrays import copy_value, engine_message, kind_of
-from whynan.compare.onnx_side import OnnxSide
-from whynan.compare.operations import UnavailableError
+from whynan.compare.sides.onnx import OnnxSide
+from whynan.compare.sides.operations import UnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.compare.operations import Array, Operation
-    from whynan.compare.values import ValueStore
+    from whynan.compare.sides.operations import Array, Operation
+    from whynan.compare.sides.values import ValueStore
 
 
 class ReferenceSide(OnnxSide):
