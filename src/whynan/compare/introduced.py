@@ -13,7 +13,7 @@ from whynan.compare.sides.double import is_floating
 from whynan.compare.sides.operations import UnavailableError
 from whynan.compare.spelling import base
 from whynan.compare.stretches import walk
-from whynan.compare.tolerance import Rounding, least_normal, mixes, narrowest, usual_size
+from whynan.compare.tolerance import SUMS, Rounding, least_normal, mixes, narrowest, usual_size
 from whynan.ops.table import ONNX, TORCH
 
 if TYPE_CHECKING:
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 
 _ULPS: Final = 8.0
 """Errors below so many unit roundoffs of the number itself are not looked into."""
-_MIXED: Final = 4.0
+_MIXED: Final = 16.0
 """Errors below so many unit roundoffs of the usual size of a value are not looked into, where elements are mixed."""
+_SUM: Final = 4.0
+"""Unit roundoffs of the sum of the magnitudes that any sum of products is entitled to."""
 _LOST: Final = 256.0
 """Unit roundoffs, relative to the largest number, that are let pass where no exact value can be had."""
 _NARROWINGS: Final = 8
@@ -104,7 +106,7 @@ class Search:
             self.unjudged.append(value)
             return None
         made = _like(made, a)
-        if not self._differs(a, made, mixed=mixed):
+        if not self._differs(a, made, mixed=mixed) or self._is_order_of_sum(stretch, given, a, made):
             return None
         return self._examined(stretch, mine, given, a, _like(b, a), made)
 
@@ -122,6 +124,38 @@ class Search:
             usual = usual_size(x) if mixed else 0.0
             near = np.abs(x - y) <= self.roundoff * (_ULPS * np.abs(x) + _MIXED * usual) + least_normal(self.roundoff)
         return not bool((near | _same_bad(x, y)).all())
+
+    def _is_order_of_sum(self, stretch: Stretch, given: Mapping[str, Array], a: Array, made: Array) -> bool:
+        """Whether a difference is below what a sum of products may lose in any order: a cheap first look."""
+        operation = stretch.operations[-1]
+        if len(stretch.operations) > 1 or base(operation.op) not in SUMS or a.shape != made.shape:
+            return False
+        constants = {n: c for n in operation.inputs if n not in given and (c := self._b.side.constant(n)) is not None}
+        sizes = {name: np.abs(v) if is_floating(v) else v for name, v in {**constants, **given}.items()}
+        try:
+            total = self._b.side.evaluate(operation, sizes)[0]
+        except UnavailableError:
+            return False
+        x, y = a.astype(np.float64), made.astype(np.float64)
+        with np.errstate(all="ignore"):
+            return bool((np.abs(x - y) <= _SUM * self.roundoff * _like(total, a).astype(np.float64)).all())
+
+    def _is_rounding(self, ours: Rounding, theirs: Rounding, a: Array, made: Array) -> bool:
+        """Whether both are the same function, and both as near to its value as what mixes elements always is."""
+        try:
+            exact, other = ours.value, theirs.value
+        except UnavailableError:
+            return False
+        if exact.size != a.size or other.size != a.size or not is_floating(a) or not is_floating(exact):
+            return False
+        exact, other = _like(exact, a), _like(other, a)
+        x, y = a.astype(np.float64), made.astype(np.float64)
+        usual = usual_size(exact)
+        with np.errstate(all="ignore"):
+            same = np.abs(exact - other) <= 2 * self.roundoff * (np.abs(exact) + usual)
+            bound = self.roundoff * (_ULPS * np.abs(exact) + _MIXED * usual)
+            near = (np.abs(x - exact) <= bound) & (np.abs(y - exact) <= bound)
+        return bool((same & near).all())
 
     def _given(self, stretch: Stretch) -> dict[str, Array] | None:
         """A's values in the place of those that B's stretch reads; None where one has no partner."""
@@ -150,8 +184,14 @@ class Search:
         self, stretch: Stretch, mine: Stretch, given: Mapping[str, Array], a: Array, b: Array, made: Array
     ) -> Culprit | None:
         self.examined += 1
-        theirs = self._exact(self._b, stretch, given, a)
-        ours = self._exact(self._a, mine, {name: v for name in mine.cut if (v := self._a.value(name)) is not None}, a)
+        held = {name: v for name in mine.cut if (v := self._a.value(name)) is not None}
+        rounding = Rounding(self._b.side, stretch, given, self.roundoff)
+        other = Rounding(self._a.side, mine, held, self.roundoff)
+        mixed = mixes(stretch.operations) and mixes(mine.operations) and bool(mine.operations)
+        if mixed and self._is_rounding(other, rounding, a, made):
+            return None
+        theirs = _exact(rounding, stretch, given, a)
+        ours = _exact(other, mine, held, a)
         judged = judge(a, made, ours, theirs, self.roundoff, exact_form=_is_one_formula(mine, stretch))
         if ours is None and theirs is None:
             self.unjudged.append(stretch.value)
@@ -188,14 +228,15 @@ class Search:
             made=made,
         )
 
-    def _exact(self, run: SideRun, stretch: Stretch, given: Mapping[str, Array], like: Array) -> Exact | None:
-        if any(name not in given for name in stretch.cut) or not stretch.operations:
-            return None
-        try:
-            found = Rounding(run.side, stretch, given, self.roundoff).exact()
-        except UnavailableError:
-            return None
-        return found if found.value.size == like.size else None
+
+def _exact(rounding: Rounding, stretch: Stretch, given: Mapping[str, Array], like: Array) -> Exact | None:
+    if any(name not in given for name in stretch.cut) or not stretch.operations:
+        return None
+    try:
+        found = rounding.exact()
+    except UnavailableError:
+        return None
+    return found if found.value.size == like.size else None
 
 
 def judge(

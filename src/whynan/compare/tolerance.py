@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -31,7 +32,7 @@ _SMALL: Final = 0.1
 """The share of elements below what is small."""
 _HUGE: Final = 100.0
 """So many times as large as what is small is of no usual size."""
-_SUMS: Final = TORCH.having("sum-of-products") | ONNX.having("sum-of-products")
+SUMS: Final = TORCH.having("sum-of-products") | ONNX.having("sum-of-products")
 _RANGE: Final = TORCH.having("bounded-accuracy") | ONNX.having("bounded-accuracy")
 _OPERAND: Final = TORCH.having("operand-accuracy") | ONNX.having("operand-accuracy")
 _JUMPS: Final = TORCH.having("jumps") | ONNX.having("jumps")
@@ -85,11 +86,18 @@ class Rounding:
         self._roundoff = roundoff
         self._sums: dict[int, Array] = {}
 
+    @cached_property
+    def _values(self) -> dict[str, Array]:
+        return walk(self._stretch.operations, self._given, self._summed)
+
+    @property
+    def value(self) -> Array:
+        """The exact value; raises ``UnavailableError`` where it cannot be had."""
+        return self._values[self._stretch.value]
+
     def exact(self) -> Exact:
         """The exact value and its tolerance; raises ``UnavailableError`` where it cannot be had."""
-        name = self._stretch.value
-        values = walk(self._stretch.operations, self._given, self._summed)
-        value = values[name]
+        values, value = self._values, self.value
         last = self._stretch.operations[-1]
         if not is_floating(value):
             drawn = [self._noisy(n, sums=True) for n in range(2 * DRAWS)]
@@ -132,7 +140,7 @@ class Rounding:
     def _summed(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
         """An operation in float64; of a sum of products, the sum of the magnitudes is kept beside it."""
         found = self._side.exact(operation, operands)
-        if base(operation.op) in _SUMS and is_floating(found[0]):
+        if base(operation.op) in SUMS and is_floating(found[0]):
             whole = self._operands(operation, operands)
             sizes = {name: np.abs(v.astype(np.float64)) if is_floating(v) else v for name, v in whole.items()}
             total = self._side.exact(operation, sizes)[0]
