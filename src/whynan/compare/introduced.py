@@ -56,6 +56,8 @@ class Search:
         """Stretches that were run in float64."""
         self.unjudged: list[str] = []
         """Values of which no exact value could be had."""
+        self.narrowed = False
+        """Whether A's value in the place of one of B mended the rest: the two are forms of one model."""
         self.random: list[str] = []
         """Operations that draw numbers."""
 
@@ -65,6 +67,7 @@ class Search:
             pair = inner_pair(self._a, self._b, culprit)
             if pair is None or not self._alignment.add(*pair, "fingerprint"):
                 break
+            self.narrowed = True
             self._known.add(pair[0])
             self._ours.add(pair[1])
             nearer = self._culprit(pair[0])

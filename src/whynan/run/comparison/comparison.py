@@ -118,7 +118,6 @@ def compare_sides(
     errors = output_errors(a, b, outputs)
     alignment = Aligner(a, b, _graph_inputs(a, b, feeds), outputs).align()
     search = Search(a, b, alignment)
-    _check_aligned(a, b, alignment)
     found = Found(a, b, sources, alignment, errors, outputs, feeds, search.roundoff, notes=notes, setting=setting)
     if _agree(a, b, outputs, request, search.roundoff):
         found.both_bad = _both_bad(a, b, outputs)
@@ -132,6 +131,8 @@ def compare_sides(
         found.harmless.append(culprit)
         if len(found.harmless) >= _TRIED:
             break
+    if not search.narrowed:
+        _check_aligned(a, b, alignment)
     found.unjudged = list(search.unjudged)
     if search.random:
         notes.append(f"{search.random[0]} draws random numbers, which are not compared")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -185,3 +186,27 @@ def test_what_cannot_be_compared_is_refused_in_a_line(snapshot: SnapshotAssertio
         "a level of torch": refused(Net(), None, [torch.randn(2, 4)], b_opt_level="none"),
     }
     assert said == snapshot
+
+
+def row(ops: list[str]) -> onnx.ModelProto:
+    """A model of operators one after the other."""
+    names = ["x", *(f"v{n}" for n in range(len(ops) - 1)), "y"]
+    pairs = zip(ops, itertools.pairwise(names), strict=True)
+    return model([helper.make_node(op, [one], [other], name=f"{op}_{one}") for op, (one, other) in pairs], {}, [4, 16])
+
+
+def test_a_model_of_another_architecture_is_refused() -> None:
+    a = row(["Sin", "Cos", "Exp", "Neg", "Abs", "Sqrt", "Sin", "Cos"])
+    b = renamed(row(["Tanh", "Sigmoid", "Erf", "Softplus", "Floor", "Sign", "Tanh", "Relu"]))
+    message = refused(saved(a, "a.onnx"), saved(b, "b.onnx"), {"x": numbers(4, 16)})
+    assert message.startswith("only 1 of 8 values of A and B could be aligned")
+
+
+def test_an_early_change_of_a_disguised_model_is_no_other_architecture() -> None:
+    changed = renamed(row(["Cos", "Sin", "Cos", "Exp", "Neg", "Abs", "Sqrt", "Sin"]))
+    report = whynan.diff(
+        saved(row(["Sin", "Sin", "Cos", "Exp", "Neg", "Abs", "Sqrt", "Sin"]), "a.onnx"),
+        saved(changed, "b.onnx"),
+        {"x": numbers(4, 16)},
+    )
+    assert (report.verdict, report.findings[0].node) == ("divergent", "n0")
