@@ -19,6 +19,7 @@ from torch.nn import functional as F
 import whynan
 from tests.quality.conftest import Tally
 from tests.quality.diffs.models import EXPORTS, MODELS, exported
+from tests.quality.diffs.operators import exports
 from tests.quality.diffs.planting import planted
 
 INF = float("inf")
@@ -229,3 +230,24 @@ def test_nan_against_zero_is_a_divergence_and_nan_against_nan_no_agreement(tmp_p
     both = export_diff(lambda x: x + 1, (x,), tmp_path / "both.onnx")
     assert both.verdict == "nonfinite"
     assert np.isnan(float(both.findings[0].element.value or 0))
+
+
+# -- PyTorch's own operator samples ------------------------------------------------------------------------------------
+
+
+PARTS = 12
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("part", range(PARTS))
+def test_of_each_operator_a_divergence_is_told_where_its_export_is_wrong(
+    part: int, tmp_path: Path, tally: Tally
+) -> None:
+    path, wrong = tmp_path / "operator.onnx", list[str]()
+    for one in exports(part, PARTS, path):
+        report = whynan.diff(one.module, path, one.inputs)
+        agrees = (report.verdict == "divergent") is not one.right
+        tally.count("diff: operators whose export is judged as a direct comparison does", agrees, 1)
+        if not agrees:
+            wrong.append(f"{one.name}: {report.verdict}")
+    assert wrong == []

@@ -205,7 +205,8 @@ class Search:
         index = _worst(x, y, excess, bound)
         best = ours if ours is not None else theirs
         with np.errstate(all="ignore"):
-            error, propagated = np.abs(x - y), np.abs(z - y)
+            error = np.where(_same_bad(x, y), 0.0, np.abs(x - y))
+            propagated = np.where(_same_bad(z, y), 0.0, np.abs(z - y))
             finite = np.abs(x[np.isfinite(x)])
         scale = float(finite.max()) if finite.size else 0.0
         return Culprit(
@@ -359,8 +360,7 @@ def _item(value: Array, index: tuple[int, ...]) -> float | int | bool:
 
 
 def _greatest(error: Array) -> float:
-    if np.isnan(error).any():
-        return float("nan") if np.isnan(error).all() else float(np.nanmax(error))
+    """The largest of some errors; NaN where one side alone is NaN."""
     return float(error.max()) if error.size else 0.0
 
 
