@@ -21,6 +21,8 @@ LEFT_OUT = (
 """Parts of names: random, made of nothing, without an export, or long to compute."""
 MOST = 20_000
 FAR = 1e-4
+LAST = 4e-6
+"""Of a number of float32 the last five or six bits."""
 
 
 class Sample(nn.Module):
@@ -36,12 +38,16 @@ class Sample(nn.Module):
 
 
 class Exported(NamedTuple):
-    """An operator that was exported: its name, module, inputs by name, and whether its export is right."""
+    """An operator that was exported: its name, module, inputs by name, and whether its export is right.
+
+    ``exact``: right to the last digits of each element, where it is right for the size of all of them.
+    """
 
     name: str
     module: nn.Module
     inputs: dict[str, Tensor]
     right: bool
+    exact: bool
 
 
 def exports(part: int, parts: int, path: Path) -> Iterator[Exported]:
@@ -89,8 +95,9 @@ def _exported(info: Any, sample: Any, path: Path) -> Exported | None:
     if len(ours) != len(theirs) or any(one.dtype.is_complex for one in ours):
         return None
     exact = _exact(info, arguments, sample.kwargs, tensors) or ours
-    right = all(_right(*three) for three in zip(ours, theirs, exact, strict=True))
-    return Exported(info.name, module, inputs, right)
+    threes = list(zip(ours, theirs, exact, strict=True))
+    right = all(_right(*three) for three in threes)
+    return Exported(info.name, module, inputs, right, right and all(_is_exact(*three) for three in threes))
 
 
 def _exact(info: Any, arguments: tuple[Any, ...], named: dict[str, Any], tensors: list[Tensor]) -> list[Tensor] | None:
@@ -104,6 +111,14 @@ def _exact(info: Any, arguments: tuple[Any, ...], named: dict[str, Any], tensors
 
 def _leaves(made: Any) -> list[Tensor]:
     return [one for one in (made if isinstance(made, tuple | list) else [made]) if isinstance(one, Tensor)]
+
+
+def _is_exact(ours: Tensor, theirs: Any, exact: Tensor) -> bool:
+    """Whether no element of an export has lost digits that PyTorch's has."""
+    x, y, z = (np.asarray(one, np.float64) for one in (ours.numpy(), theirs, exact.numpy()))
+    with np.errstate(all="ignore"):
+        lost = np.abs(y - z) > 10 * np.abs(x - z) + LAST * np.abs(z)
+    return not bool((lost & np.isfinite(y - z)).any())
 
 
 def _right(ours: Tensor, theirs: Any, exact: Tensor) -> bool:
