@@ -161,12 +161,12 @@ class TorchSide:
     def evaluate(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
         """A call on other operands."""
         found = self._call(operation, self._given(operands), exact=False)
-        return [to_numpy(tensor) for tensor in found]
+        return [to_numpy(tensor) if isinstance(tensor, self._torch.Tensor) else np.asarray(tensor) for tensor in found]
 
     def exact(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
         """A call in float64."""
         found = self._call(operation, self._given(operands), exact=True)
-        return [to_numpy(tensor) for tensor in found]
+        return [to_numpy(tensor) if isinstance(tensor, self._torch.Tensor) else np.asarray(tensor) for tensor in found]
 
     def _given(self, operands: Mapping[str, Array]) -> Callable[[str], Any]:
         return lambda name: self._tensor(operands[name]) if name in operands else None
@@ -183,6 +183,9 @@ class TorchSide:
                 return getattr(self._program.graph_module, str(one.target))
             if value is None:
                 raise UnavailableError(f"the value {name} is not known")
+            if not isinstance(value, self._torch.Tensor):
+                # a size that hangs on the data
+                return value
             value = value.to(self._device)
             return value.double() if exact and value.is_floating_point() else value
 
