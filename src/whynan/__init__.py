@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     __version__: str
     from whynan.api import allow as allow
+    from whynan.api import diff as diff
     from whynan.api import explain as explain
     from whynan.api import trace as trace
     from whynan.api import watch as watch
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "allow": "whynan.api",
+    "diff": "whynan.api",
     "explain": "whynan.api",
     "trace": "whynan.api",
     "watch": "whynan.api",
@@ -39,6 +41,7 @@ __all__ = [
     "WhynanError",
     "__version__",
     "allow",
+    "diff",
     "explain",
     "trace",
     "watch",

@@ -12,6 +12,7 @@ from whynan.errors import UsageError
 from whynan.faults import report_internal_error
 from whynan.records import Note
 from whynan.report.notes import sentence
+from whynan.run.comparison.settings import Request, read_settings
 from whynan.run.explained_call import Call, TargetRerunner
 from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.options import check_sync
@@ -163,6 +164,44 @@ def explain(
     return without_private(pack_finding(report, keeper, options, visits), options, keeper)
 
 
+def diff(
+    a: Any,
+    b: Any = None,
+    inputs: Any = None,
+    *,
+    random: int | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    memory: int | str | None = None,
+    b_opt_level: str | None = None,
+    b_dtype: str | None = None,
+    b_engine: str | None = None,
+    b_provider: str | None = None,
+    b_compile: bool = False,
+    b_device: str | None = None,
+) -> Report:
+    """Run two forms of one model, and find the first operation where they part by more than rounding.
+
+    Args:
+        a: the path of an ONNX model or of an exported program, ``package.module:name``, a ``torch.nn.Module``, or a
+            ``torch.export.ExportedProgram``.
+        b: another one; without it, `a` under the settings ``b_...``, which are those of ``whynan diff``.
+        inputs: arrays or tensors by input name, or in order.
+        random: a seed to make up inputs from that are not given.
+        rtol: outputs that are nearer to each other than this agree; ``atol`` the same, absolute.
+        memory: bytes for the values of both runs; the rest goes to disk.
+
+    Raises:
+        UsageError: for what cannot be opened, run or compared.
+    """
+    from whynan.run.comparison.command import compared
+
+    settings = read_settings(b_opt_level, b_dtype, b_engine, b_provider, compiled=b_compile, device=b_device)
+    request = Request(a=a, b=b, settings=settings, inputs=inputs, seed=random, rtol=rtol, atol=atol)
+    named = [_label(one) for one in (a, b) if one is not None]
+    return compared(request, f"diff({', '.join(named)})", Options.load(memory=memory))
+
+
 def _explain_call(
     call: Call,
     command: str,
@@ -214,6 +253,10 @@ def _only_once() -> Note | None:
     except Exception:
         report_internal_error()
         return FAILED
+
+
+def _label(side: Any) -> str:
+    return os.fspath(cast("str", side)) if isinstance(side, str | os.PathLike) else _name(side)
 
 
 def _name(target: Any) -> str:

@@ -38,7 +38,7 @@ def report_stream(*documents: str | None) -> TextIO | None:
 # -- The command `whynan`: finds the subcommand, prints what went wrong in one line, gives the exit status -------------
 
 
-COMMANDS: Final = ("run", "onnx", "checkpoint", "report", "fix", "replay", "rules", "completion")
+COMMANDS: Final = ("run", "onnx", "diff", "checkpoint", "report", "fix", "replay", "rules", "completion")
 """Each is a function of the same name in a file of the same name; in the order of the help text."""
 
 _INTERRUPTED: Final = 130
@@ -68,6 +68,7 @@ def whynan() -> None:
     Examples:
       whynan run train.py --epochs 3      run a program, explain its first bad number
       whynan onnx net.onnx --random 0     run a model, explain its first bad number
+      whynan diff net.pt2 net.onnx -i x.npz   find where two runs of one model part
       whynan checkpoint last.ckpt         say which tensors of a checkpoint are bad
       whynan report report.json           show a saved report again
       whynan fix report.json --apply      make the best verified fix

@@ -1,5 +1,12 @@
 """The vocabulary: the words of the report as frozen types, and nothing that thinks."""
 
+from whynan.records.divergence import Aligned as Aligned
+from whynan.records.divergence import Attribution as Attribution
+from whynan.records.divergence import Divergence as Divergence
+from whynan.records.divergence import Growth as Growth
+from whynan.records.divergence import IntroducedError as IntroducedError
+from whynan.records.divergence import OutputError as OutputError
+from whynan.records.divergence import PropagatedError as PropagatedError
 from whynan.records.neighbourhood import Argument as Argument
 from whynan.records.neighbourhood import Neighbourhood as Neighbourhood
 from whynan.records.neighbourhood import Operation as Operation
@@ -37,8 +44,8 @@ from whynan.records.report import Role as Role
 from whynan.records.report import Run as Run
 from whynan.records.report import ScaleFall as ScaleFall
 from whynan.records.report import SinkKind as SinkKind
-from whynan.records.report import Site as Site
 from whynan.records.report import Source as Source
 from whynan.records.report import StandIn as StandIn
 from whynan.records.report import Step as Step
 from whynan.records.report import Verdict as Verdict
+from whynan.records.site import Site as Site

@@ -156,6 +156,11 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     "bits_equal": _field_privacy(word="engine", count="outputs"),
     "runs_differ": _field_privacy(word="engine"),
     "bits_differ": _field_privacy(word="engine", name="outputs"),
+    # two runs side by side
+    "sides_differ": _field_privacy(text="what"),
+    "harmless_difference": _field_privacy(text="op", name="value_name", value="max_abs"),
+    "not_judged": _field_privacy(count="count", name="names"),
+    "amplified": _field_privacy(name="output", value="max_rel"),
 }
 """Kinds that stand in ``coverage``."""
 

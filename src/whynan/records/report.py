@@ -8,8 +8,10 @@ from pydantic import ConfigDict, Field, computed_field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from whynan.records.base import Number, Record
+from whynan.records.divergence import Aligned, Divergence, OutputError
 from whynan.records.neighbourhood import Neighbourhood
 from whynan.records.notes import KINDS, Note, read_typed_notes, sentence, written_note, written_notes
+from whynan.records.site import Site
 
 # -- How an ONNX model was run, as its report tells it -----------------------------------------------------------------
 
@@ -64,19 +66,6 @@ Fate = Literal["escaped", "damaging", "absorbed"]
 Role = Literal["cause", "birth", "step", "sink"]
 Origin = Literal["live", "window", "rerun", "gone"]
 SinkKind = Literal["loss", "gradient", "parameter", "buffer", "output", "observed"]
-
-
-class Site(Record):
-    """A place in the user's source: 1-based lines and character columns, end exclusive."""
-
-    file: str
-    line: int
-    column: int | None = None
-    end_line: int | None = None
-    end_column: int | None = None
-    code: str | None = None
-    function: str | None = None
-    module: str | None = None
 
 
 class Operand(Record):
@@ -307,7 +296,8 @@ class Finding(Record):
     """One cause of bad numbers: where the first was born, why, from what, and what it reached.
 
     ``also`` are the other births of the same cause. Of silent ``damage`` ``birth`` is null, since nothing non-finite
-    was born, and ``element`` the first concerned. ``origin`` is where a bad number came from that no operation bore.
+    was born, and ``element`` the first concerned; so it is of a ``divergence`` of two runs, whose ``op``, ``node``,
+    ``value`` and ``site`` are those of B. ``origin`` is where a bad number came from that no operation bore.
     """
 
     rule: str = "WN000"
@@ -332,6 +322,7 @@ class Finding(Record):
     also: tuple[Member, ...] = ()
     element: Element
     damage: Damage | None = None
+    divergence: Divergence | None = None
     data: Data | None = None
     origin: Note | None = None
     forward_operands: tuple[ForwardOperand, ...] = ()
@@ -419,6 +410,7 @@ class Coverage(Record):
     eager: int = 0
     compiled_regions: int = 0
     skipped_steps: int = 0
+    aligned: Aligned | None = None
     typed_notes: tuple[Note, ...] = ()
 
     @computed_field(repr=False)
@@ -484,6 +476,7 @@ class Report(Record):
     unused_allows: tuple[str, ...] = ()
     coverage: Coverage = Coverage()
     ranges: tuple[Range, ...] = ()
+    outputs: tuple[OutputError, ...] = ()
 
     model_config = ConfigDict(frozen=True, extra="forbid", ser_json_inf_nan="strings", populate_by_name=True)
 

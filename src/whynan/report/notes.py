@@ -496,6 +496,14 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "runs_differ": lambda v: f"two runs of {_BARE[v['engine']]} differ from each other",
     "slow_run": "a run takes {seconds:.0f} seconds: it was not made once more to compare with",
     "bits_equal": lambda v: f"{v['outputs']} of {v['outputs']} outputs have the bits of {_BARE[v['engine']]}'s",
+    "sides_differ": "{what}",
+    "harmless_difference": (
+        "{op} of B gives other numbers for {value_name}, up to {max_abs:#} apart, which change no output"
+    ),
+    "not_judged": "{count:value} of B differ from those of A and could not be judged, such as {names}",
+    "amplified": (
+        "the output {output} differs by {max_rel:#} of its size, and no operation is out of line: rounding is amplified"
+    ),
     "bits_differ": lambda v: f"other bits than {_BARE[v['engine']]}'s: {_WORDS.format_field(v['outputs'], '')}",
 }
 """A sentence for every kind of note."""

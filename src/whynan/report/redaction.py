@@ -11,7 +11,19 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from whynan.records import Finding, Fix, FixVerdict, Member, Report
+from whynan.records import (
+    Attribution,
+    Divergence,
+    Finding,
+    Fix,
+    FixVerdict,
+    Growth,
+    IntroducedError,
+    Member,
+    OutputError,
+    PropagatedError,
+    Report,
+)
 from whynan.report.wording import bad_word
 from whynan.traces.redaction import (
     FACTS,
@@ -74,6 +86,8 @@ def public_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _message(finding: Finding) -> str:
+    if finding.divergence is not None:
+        return "an operation gave other numbers than its partner does for the same operands"
     if finding.birth is None:
         return "" if finding.damage is None else _DAMAGED[finding.damage.kind]
     value = finding.element.value
@@ -94,7 +108,8 @@ _FINDING: Final[Table] = {
     "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "site": record,
     "library_site": record, "node": alias("node"), "value": alias("tensor"), "made_of": dropped, "occurrences": kept,
     "modules": alias("module"), "also": record, "element": record,
-    "damage": record, "data": record, "origin": dropped, "forward_operands": record, "message": by_holder(_message),
+    "damage": record, "divergence": record,
+    "data": record, "origin": dropped, "forward_operands": record, "message": by_holder(_message),
     "explanation": dropped,
     "matched": by_value(_codes), "chain": record, "reaches": record, "scale_fall": record, "fixes": record,
     "allowed": by_value(_reason),
@@ -111,10 +126,24 @@ REPORT: Final[Mapping[type, Table]] = {
         "healthy_worse": kept, "max_ulp": kept, "max_rel": kept, "undecided": kept, "why": dropped, "reason": kept,
         "stand_ins": dropped,
     },
+    Divergence: {
+        "introduced": record, "propagated": record, "tolerance": unknown, "why": dropped, "count": kept,
+        "total": kept, "other_node": alias("node"), "other_op": operator, "other_value": alias("tensor"),
+        "other_site": record,
+        "nodes": alias("node"), "growth": record, "attributions": record,
+    },
+    IntroducedError: {
+        "max_abs": unknown, "max_rel": unknown, "max_ulp": unknown, "index": kept, "a": unknown, "b": unknown,
+        "exact": unknown,
+    },
+    PropagatedError: {"max_abs": unknown, "max_rel": unknown},
+    Growth: {"value": alias("tensor"), "op": operator, "max_rel": unknown},
+    Attribution: {"source": kept, "evidence": dropped},
+    OutputError: {"name": alias("tensor"), "max_abs": unknown, "max_rel": unknown, "nan_mismatch": kept},
     Report: {
         "schema_": dropped, "verdict": kept, "run": record, "findings": record, "damaging": record,
         "absorbed": record, "absorbed_count": kept, "unused_allows": by_value(public_patterns),
-        "coverage": record, "ranges": record,
+        "coverage": record, "ranges": record, "outputs": record,
     },
 }  # fmt: skip
 """What becomes of each field of a report."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TextIO
 
 from whynan.records import Finding, Report
-from whynan.report import wording
+from whynan.report import divergence, wording
 from whynan.report.excerpt import LineOf, Sources, excerpt, history_lines
 from whynan.report.page import WIDEST, Page
 from whynan.report.proposals import add_fixes
@@ -36,6 +36,7 @@ def closing(page: Page, report: Report, *, show_all: bool) -> None:
     else:
         page.line(verdict, f": {_summary(report)}{events}")
     for text in (
+        *divergence.closing_lines(report),
         *_left_out(report, show_all=show_all),
         *history_lines(report.run.history),
         *_inference(report),
@@ -49,6 +50,8 @@ def closing(page: Page, report: Report, *, show_all: bool) -> None:
 def _summary(report: Report) -> str:
     errors = sum(finding.severity == "error" for finding in report.findings)
     warnings = len(report.findings) + len(report.damaging) - errors
+    if report.coverage.aligned is not None:
+        return divergence.summary(report)
     counts = [count_text(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]
     told = [", ".join(counts)] if counts else []
     if report.verdict == "clean":
@@ -158,7 +161,7 @@ def _second_run(report: Report) -> list[str]:
 
 def _capsule(report: Report) -> list[str]:
     """Where the failing operation is packed; or, where nothing better can be said of it, how it can be."""
-    if _is_replay(report):
+    if _is_replay(report) or report.coverage.aligned is not None:
         return []
     if report.run.data is not None:
         return [f"the failing operation is packed in {report.run.data}; whynan replay {report.run.data} runs it again"]
@@ -263,6 +266,10 @@ def render(
             already.add_rest(page, finding, report, show_all=show_all, written=written)
             continue
         right = _versions(report) if number == 1 else f"{number} of {len(told)}"
+        if finding.divergence is not None:
+            divergence.add_divergence(page, finding, finding.divergence, right, line_of)
+            page.blank()
+            continue
         like = wording.told_before(finding, told[: number - 1])
         _finding(
             page, finding, report, right, line_of, None if like is None else (told[like], f"{like + 1} of {len(told)}")

@@ -24,6 +24,7 @@ from whynan.ops.public_names import (
 )
 from whynan.records import (
     KINDS,
+    Aligned,
     Argument,
     ChainLink,
     Coverage,
@@ -193,6 +194,14 @@ def nonfinite(value: object) -> float | None:
     return value if isinstance(value, float) and not math.isfinite(value) else None
 
 
+_WAYS: Final = frozenset("input metadata name module topology fingerprint output".split())
+
+
+def _ways(by: dict[str, int]) -> dict[str, int]:
+    """By what values were aligned: the words of whynan's own."""
+    return {way: count for way, count in by.items() if way in _WAYS}
+
+
 def _entries(redaction: Redaction, value: tuple[int | str, ...], _holder: Any) -> tuple[int | str, ...]:
     """Entries of a dataset: their numbers may stay, their names not."""
     return tuple(redaction.names.pseudonym("entry", entry) if isinstance(entry, str) else entry for entry in value)
@@ -349,8 +358,10 @@ FACTS: Final[Mapping[type, Table]] = {
         "role": kept, "op": operator, "phase": kept, "site": record, "node": alias("node"), "typed_summary": _summary,
     },
     Coverage: {
-        "events": kept, "eager": kept, "compiled_regions": kept, "skipped_steps": kept, "typed_notes": _notes,
+        "events": kept, "eager": kept, "compiled_regions": kept, "skipped_steps": kept,
+        "aligned": record, "typed_notes": _notes,
     },
+    Aligned: {"values": kept, "of": kept, "by": by_value(_ways), "unaligned": alias("tensor")},
     Note: {"kind": kept, "values": _values},
     Range: {
         "event": kept, "op": operator, "phase": kept, "output": kept, "dtype": dtype, "shape": kept, "n": kept,

@@ -7,11 +7,14 @@ from typing import TypeVar, get_args
 from hypothesis import strategies as st
 
 from whynan.records import (
+    Aligned,
+    Attribution,
     BirthKind,
     ChainLink,
     Coverage,
     Damage,
     DamageKind,
+    Divergence,
     Element,
     ExitStatus,
     Fate,
@@ -19,11 +22,15 @@ from whynan.records import (
     Fix,
     FixVerdict,
     ForwardOperand,
+    Growth,
+    IntroducedError,
     Member,
     Note,
     Operand,
     Origin,
+    OutputError,
     Phase,
+    PropagatedError,
     Range,
     Reach,
     Replay,
@@ -155,6 +162,34 @@ FALLS = st.builds(ScaleFall, skipped=COUNT, on_end=st.booleans(), first=some(NUM
 MEMBERS = st.builds(
     Member, site=some(SITES), phase=st.sampled_from(get_args(Phase)), op=some(TEXT), rule=TEXT, count=COUNT
 )
+INTRODUCED = st.builds(
+    IntroducedError,
+    max_abs=some(NUMBER),
+    max_rel=some(NUMBER),
+    max_ulp=some(NUMBER),
+    index=SHAPE,
+    a=some(NUMBER) | st.booleans(),
+    b=some(NUMBER) | st.booleans(),
+    exact=some(NUMBER) | st.booleans(),
+)
+DIVERGENCES = st.builds(
+    Divergence,
+    introduced=INTRODUCED,
+    propagated=st.builds(PropagatedError, max_abs=some(NUMBER), max_rel=some(NUMBER)),
+    tolerance=some(NUMBER),
+    count=COUNT,
+    total=COUNT,
+    other_node=TEXT,
+    other_op=TEXT,
+    other_value=TEXT,
+    other_site=some(SITES),
+    why=TEXT,
+    nodes=few(TEXT),
+    growth=few(st.builds(Growth, value=TEXT, op=TEXT, max_rel=some(NUMBER))),
+    attributions=few(st.builds(Attribution, source=st.sampled_from(["model", "lowering", "engine"]), evidence=TEXT)),
+)
+ALIGNED = st.builds(Aligned, values=COUNT, of=COUNT, by=st.dictionaries(TEXT, COUNT, max_size=2), unaligned=few(TEXT))
+OUTPUTS = st.builds(OutputError, name=TEXT, max_abs=some(NUMBER), max_rel=some(NUMBER), nan_mismatch=COUNT)
 FINDINGS = st.builds(
     Finding,
     rule=TEXT,
@@ -176,6 +211,7 @@ FINDINGS = st.builds(
     also=few(MEMBERS),
     element=ELEMENTS,
     damage=some(DAMAGES),
+    divergence=some(DIVERGENCES),
     forward_operands=few(FORWARD_OPERANDS),
     message=TEXT,
     explanation=TEXT,
@@ -231,6 +267,7 @@ def reports() -> st.SearchStrategy[Report]:
         absorbed=few(FINDINGS),
         absorbed_count=COUNT,
         unused_allows=few(TEXT),
-        coverage=st.builds(Coverage, events=COUNT, skipped_steps=COUNT, typed_notes=few(NOTES)),
+        coverage=st.builds(Coverage, events=COUNT, skipped_steps=COUNT, aligned=some(ALIGNED), typed_notes=few(NOTES)),
         ranges=few(RANGES),
+        outputs=few(OUTPUTS),
     )
