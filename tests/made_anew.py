@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from whynan.report.fixes.proposals import offers
 from whynan.report.json import parse_report, to_json
-from whynan.report.proposals import offers
 from whynan.run.fix.apply import regenerate_text
 from whynan.run.fix.file import open_editable
 

@@ -135,7 +135,7 @@ def _report(path: str) -> Report:
 
 
 def _list(report: Report, path: str) -> int:
-    from whynan.report.fixes import show
+    from whynan.report.fixes.listing import show
     from whynan.run.fix.apply import why_none
 
     show(report, path, why_none(report))
@@ -168,7 +168,7 @@ def _applied(path: str, number: int | None, *, ask: bool) -> int:
 
 def _apply(path: str, number: int | None, interrupts: Interrupts, *, ask: bool) -> int:
     """Show a change, and make it once the user agrees."""
-    from whynan.report.fixes import show_change, verdict_text
+    from whynan.report.fixes.listing import show_change, verdict_text
 
     edit = _regenerated(_report(path), number)
     if edit is None:
@@ -197,7 +197,7 @@ def _at_a_terminal() -> bool:
 
 def _try(report: Report, chosen: dict[str, Any]) -> int:
     """Judge a fix of the user's."""
-    from whynan.report import trial
+    from whynan.report.fixes import trial
     from whynan.run.fix.user_fix import judge_diff, tried_model
     from whynan.run.output.files import check_writable, write_text
 
@@ -220,7 +220,7 @@ _STATUSES: Final = {"verified": 0, "guarded": 0, "distorting": 1, "rejected": 1,
 
 def _print_pull_request(report: Report, number: int | None) -> int:
     """Print what a pull request with a proved fix says; the report alone is read for it."""
-    from whynan.report.pull_request import pull_request
+    from whynan.report.fixes.pull_request import pull_request
     from whynan.run.fix.apply import choose_proved
 
     click.echo(for_stream(pull_request(report, choose_proved(report, number)), sys.stdout))

@@ -1,5 +1,6 @@
 """The vocabulary: the words of the report as frozen types, and nothing that thinks."""
 
+from whynan.records.base import Site as Site
 from whynan.records.divergence import Aligned as Aligned
 from whynan.records.divergence import Attribution as Attribution
 from whynan.records.divergence import Divergence as Divergence
@@ -48,4 +49,3 @@ from whynan.records.report import Source as Source
 from whynan.records.report import StandIn as StandIn
 from whynan.records.report import Step as Step
 from whynan.records.report import Verdict as Verdict
-from whynan.records.site import Site as Site

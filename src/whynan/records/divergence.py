@@ -6,8 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from whynan.records.base import Number, Record
-from whynan.records.site import Site
+from whynan.records.base import Number, Record, Site
 
 Source = Literal["model", "lowering", "precision", "optimisation", "provider", "engine", "compiler"]
 

@@ -7,11 +7,10 @@ from typing import Any, Final, Literal, Self, TextIO, cast
 from pydantic import ConfigDict, Field, computed_field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from whynan.records.base import Number, Record
+from whynan.records.base import Number, Record, Site
 from whynan.records.divergence import Aligned, Divergence, OutputError
 from whynan.records.neighbourhood import Neighbourhood
 from whynan.records.notes import KINDS, Note, read_typed_notes, sentence, written_note, written_notes
-from whynan.records.site import Site
 
 # -- How an ONNX model was run, as its report tells it -----------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from typing import Final, TextIO
 from whynan.records import Finding, Report
 from whynan.report import divergence, wording
 from whynan.report.excerpt import LineOf, Sources, excerpt, history_lines
+from whynan.report.fixes.proposals import add_fixes
 from whynan.report.page import WIDEST, Page
-from whynan.report.proposals import add_fixes
 from whynan.report.wording import count_text
 from whynan.rules.wording import data_text
 

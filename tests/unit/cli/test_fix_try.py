@@ -17,8 +17,8 @@ from tests.unit.cli.fixing import EDITS, PROGRAM, SITE, edited, fix, save, told
 from whynan.cli.main import main
 from whynan.errors import UsageError
 from whynan.records import FixVerdict
+from whynan.report.fixes.trial import make_schema, schema
 from whynan.report.redaction import redacted
-from whynan.report.trial import make_schema, schema
 from whynan.verify.in_place.visits import Visit, Visits
 
 MENDED = edited(PROGRAM, SITE, EDITS["log_softmax"])

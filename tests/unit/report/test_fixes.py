@@ -15,8 +15,9 @@ from tests.quality.hostile import TEXTS
 from tests.unit.report.programs import finding, report, site
 from whynan.records import Fix, FixVerdict, Report
 from whynan.records.trial import Trial
-from whynan.report import fixes, trial
 from whynan.report import page as layout
+from whynan.report.fixes import listing as fixes
+from whynan.report.fixes import trial
 from whynan.report.json import parse_report, to_json
 from whynan.report.redaction import redacted
 

@@ -10,8 +10,8 @@ from markdown_it import MarkdownIt
 from tests.unit.report.programs import finding, report
 from whynan.records import Fix, FixVerdict, Site
 from whynan.report.escape import code_block, code_span, markdown
-from whynan.report.proposals import offers
-from whynan.report.pull_request import pull_request
+from whynan.report.fixes.proposals import offers
+from whynan.report.fixes.pull_request import pull_request
 
 PARSER = MarkdownIt("commonmark").enable("table").enable("strikethrough")
 HOSTILE = (

@@ -13,7 +13,7 @@ from whynan.fixes.diffs import Diff, DiffError, apply_diff, read_diff, read_diff
 from whynan.records import APPLICABLE, Finding, Fix, Member, Report
 from whynan.records.intents import FixIntent
 from whynan.records.report import Further
-from whynan.report.proposals import Offer, best, offers
+from whynan.report.fixes.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
 from whynan.rules.arguments import arguments_of
 from whynan.rules.catalogue import rules

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.errors import UsageError
 from whynan.faults import report_internal_error
 from whynan.records import APPLICABLE, STATUSES, Finding, Fix, FixVerdict, Note
-from whynan.report.proposals import offers
+from whynan.report.fixes.proposals import offers
 from whynan.rules.catalogue import rules
 from whynan.run.pipeline import with_note
 

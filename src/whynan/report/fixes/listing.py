@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from typing import Final, TextIO
 
 from whynan.records import Finding, Fix, Report
+from whynan.report.fixes.proposals import Offer, best, offers
+from whynan.report.fixes.trial import STYLES
 from whynan.report.page import Page, Piece
-from whynan.report.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
 from whynan.report.terminal import print_page
-from whynan.report.trial import STYLES
 from whynan.report.wording import count_text, headline, reason_text
 
 _LINES_SHOWN: Final = 40

@@ -8,8 +8,8 @@ from whynan.floats.text import format_value
 from whynan.records import Finding, FixVerdict, Report
 from whynan.report import wording
 from whynan.report.escape import code_block, code_span, markdown, plain
-from whynan.report.proposals import Offer
-from whynan.report.trial import cured_text, kept_text
+from whynan.report.fixes.proposals import Offer
+from whynan.report.fixes.trial import cured_text, kept_text
 
 _MEANING: Final = {
     "verified": "cured, what was healthy is kept, nothing is invented, and the failing run is finite to its end",
