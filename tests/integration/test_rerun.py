@@ -120,7 +120,7 @@ def test_without_the_option_the_report_of_a_program_that_cannot_be_replayed_name
 @pytest.mark.full
 def test_what_stands_in_a_function_is_proved(tmp_path: Path) -> None:
     report = report_of(tmp_path, IN_A_FUNCTION)
-    assert best(report)[0] == "verified"
+    assert best(report)[0] == "guarded"
     assert report["run"]["exit_status"] == {"script": 0, "whynan": 1}
 
 
@@ -129,7 +129,7 @@ def test_a_trial_ends_where_the_program_was_stopped(tmp_path: Path) -> None:
     text = IN_A_FUNCTION + "Head()(torch.ones(1, 3))\nwith open('after', 'a') as file: file.write('once ')\n"
     text = text.replace("Head()(rows).sum().backward()", "Head()(rows.detach())")
     report = report_of(tmp_path, text)
-    assert (best(report)[0], report["run"]["exit_status"]["script"]) == ("verified", None)
+    assert (best(report)[0], report["run"]["exit_status"]["script"]) == ("guarded", None)
     assert not (tmp_path / "after").exists()
 
 
@@ -192,7 +192,7 @@ def test_a_program_that_cannot_be_run_twice_says_so(tmp_path: Path) -> None:
 def test_a_compiled_function_is_proved_as_it_is_written(tmp_path: Path) -> None:
     text = IN_A_FUNCTION.replace("Head()(rows)", 'torch.compile(Head(), backend="aot_eager")(rows)')
     report = report_of(tmp_path, text)
-    assert best(report)[0] == "verified"
+    assert best(report)[0] == "guarded"
     assert report["findings"][0]["fixes"][0]["verdict"]["why"].endswith("tried without torch.compile")
 
 
