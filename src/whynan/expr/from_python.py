@@ -195,19 +195,18 @@ class Reader:
         text = f"{self.place.code(callee)}.{name}"
         return Term("constant", text=text, key=("constant", text))
 
-    def instance_function(self, node: ast.Call) -> tuple[str, str] | None:
+    def instance_function(self, node: ast.Call) -> tuple[str, dict[str, str | None]] | None:
         """Of a call of an instance of a module without parameters: its function, and what it was constructed with.
 
-        The latter as keyword arguments. None for any other call.
+        The latter as literals, None for what the instance is asked for. None for any other call.
         """
         instance = self._instance(node.func) if operator_of(self.place, node)[0] is None else None
         if instance is None:
             return None
         name, settings = instance
         home = signatures.HOMES.get(name)
-        kept = {k: self._setting(node.func, k, value).text or self.place.code(value) for k, value in settings.items()}
-        keywords = ", ".join(f"{key}={text}" for key, text in kept.items())
-        return f"torch.{home}.{name}" if home else f"torch.{name}", keywords
+        kept = {k: self.place.code(value) if _is_constant(value) else None for k, value in settings.items()}
+        return f"torch.{home}.{name}" if home else f"torch.{name}", kept
 
     def _named(self, callee: ast.Name) -> ast.expr | None:
         """What a name was set to, where one assignment does so: in the function, or in the module around it."""

@@ -10,6 +10,18 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Instance:
+    """A module without parameters that a formula has the function of: what it is called by, and its construction.
+
+    ``settings`` are its constructor's arguments, as literals; None of one that the formula reads from the module.
+    """
+
+    callee: str
+    cls: str
+    settings: tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Formula:
     """A piece of the program's own source as a function of what it reads.
 
@@ -17,7 +29,7 @@ class Formula:
     the 1-based line of the statement before which they have the values that it reads. ``body`` is the body of a
     function in which the input at position ``i`` is called ``parameters[i]``, and which ends in a return of one value
     or a tuple. ``imports`` are the statements that it needs (``import torch.nn.functional as F``), as the file has
-    them.
+    them. ``instances`` are the modules that it has functions for.
     """
 
     inputs: tuple[str, ...]
@@ -25,6 +37,7 @@ class Formula:
     line: int
     body: str
     imports: tuple[str, ...] = ()
+    instances: tuple[Instance, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 import itertools
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.from_python import Reader, find_helper
 from whynan.expr.match import Match, Matcher
 from whynan.expr.pattern import pattern
 from whynan.expr.term import Term
-from whynan.fixes.candidates import Candidate, Declined
+from whynan.fixes.candidates import Candidate, Declined, Instance
 from whynan.fixes.python import double_where
 from whynan.fixes.python.branches import harmless_branches
 from whynan.fixes.python.double_where import roots_of, twins_of
@@ -362,6 +362,7 @@ def build_candidate(
     before, after = [*helpers_in(place, before), *before], [*helpers_in(place, after), *after]
     function = spot.reader.reaching.function
     original, repaired = formula_pair(before, after, line, statements_of(place), imports, own=own_names(function))
+    original = replace(original, instances=_instances(spot, pieces))
     return Candidate(title, kind, spot.path, edited, original, repaired, place.qualified_name(function))
 
 
@@ -371,11 +372,23 @@ def _function_edits(spot: Spot, piece: Root) -> list[Edit]:
     for node in ast.walk(piece):
         known = spot.reader.instance_function(node) if isinstance(node, ast.Call) else None
         if isinstance(node, ast.Call) and known is not None:
-            function, keywords = known
+            function, settings = known
+            keywords = ", ".join(f"{k}={v or f'{spot.place.code(node.func)}.{k}'}" for k, v in settings.items())
             end = spot.place.span(node)[1] - 1
             separator = "" if spot.place.text[:end].rstrip().endswith((",", "(")) else ", "
             found += [(*spot.place.span(node.func), function), (end, end, separator + keywords if keywords else "")]
     return found
+
+
+def _instances(spot: Spot, pieces: Sequence[Root]) -> tuple[Instance, ...]:
+    """The modules that are called in some expressions by names, and that a formula has the functions of."""
+    found: dict[str, Instance] = {}
+    for node in (node for piece in pieces for node in ast.walk(piece)):
+        known = spot.reader.instance_function(node) if isinstance(node, ast.Call) else None
+        if isinstance(node, ast.Call) and known is not None and not isinstance(node.func, ast.Call):
+            callee = spot.place.code(node.func)
+            found[callee] = Instance(callee, known[0].rpartition(".")[2], tuple(known[1].items()))
+    return tuple(found.values())
 
 
 def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definition]) -> tuple[list[Definition], int]:

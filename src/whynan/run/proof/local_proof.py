@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
+from whynan.ops.signatures import MODULES
 from whynan.ops.table import TORCH
 from whynan.records import FixVerdict
 from whynan.verify.formula import calls, lift_expressions
+from whynan.verify.in_place.instrument import CONSTRUCTION
 from whynan.verify.in_place.swap import is_same_file
 
 if TYPE_CHECKING:
@@ -70,6 +73,8 @@ def _trial_of(candidate: Candidate, visits: Visits) -> _Trial | str:
     """A candidate ready to be run on the visits of its function; or why it cannot be."""
     from whynan.verify.formula import compile_formula
 
+    if (other := _other_instance(candidate.original, visits)) is not None:
+        return other
     namespace = namespace_of(candidate.path)
     foreign = foreign_in(candidate.original, namespace) | foreign_in(candidate.repaired, namespace)
     original, repaired = _readable(candidate.original, candidate.repaired, visits, foreign)
@@ -230,6 +235,25 @@ def _does_more(function: ast.FunctionDef) -> bool:
     nodes = list(ast.walk(function))
     called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     return bool(called & _DOING) or any(isinstance(n, ast.Global | ast.Nonlocal) for n in nodes)
+
+
+def _other_instance(formula: Formula, visits: Visits) -> str | None:
+    """Why a module that a formula has the function of is another where it is called; None where all are the same."""
+    import torch
+
+    for instance in formula.instances:
+        cls = next(name for name, (function, _) in MODULES.items() if function == instance.cls)
+        given, defaults = dict(instance.settings), inspect.signature(getattr(torch.nn, cls)).parameters
+        for visit in (visit for visit in visits.visits if visit.line == formula.line):
+            held: Any = visit.values.get(f"{instance.callee}.{CONSTRUCTION}")
+            if not isinstance(held, list) or not held or held[0] != instance.cls:
+                return f"{instance.callee} is no plain {cls} where it is called"
+            for setting in held[1:]:
+                key, _, value = setting.partition("=")
+                text = given.get(key, repr(defaults[key].default))
+                if text is not None and repr(ast.literal_eval(text)) != value:
+                    return f"{instance.callee} has another {key} than it was constructed with"
+    return None
 
 
 def parameter_values(formula: Formula, visits: Visits) -> list[dict[str, Any]] | str:

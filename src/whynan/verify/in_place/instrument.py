@@ -30,6 +30,8 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _Repeated = ast.ListComp | ast.SetComp | ast.GeneratorExp
 _SETTINGS: Final = frozenset(name for _, parameters in MODULES.values() for name in parameters.split())
 """What an instance of a module without parameters keeps."""
+CONSTRUCTION: Final = "()"
+"""The last part of the name by which a module's construction is told: its class, and what it has."""
 _INWARD: Final = frozenset({"locals", "vars", "eval", "exec", "dir"})
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -165,7 +167,7 @@ def _chains(held: _Function | ast.Module, cls: str | None) -> Iterator[Chain]:
                 for length in range(1, len(parts) + 1):
                     yield Chain(parts[:length], tuple(mangled(part, cls) for part in parts[:length]))
                 # an instance of a module that is called keeps what it was constructed with
-                for setting in _SETTINGS if node in callees else ():
+                for setting in (*_SETTINGS, CONSTRUCTION) if node in callees else ():
                     yield Chain((*parts, setting), (*(mangled(part, cls) for part in parts), setting))
 
 

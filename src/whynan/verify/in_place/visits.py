@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from whynan.faults import report_internal_error
-from whynan.verify.in_place.instrument import SHOW, TELL, instrument_function, instrument_functions
+from whynan.ops.signatures import MODULES
+from whynan.verify.in_place.instrument import CONSTRUCTION, SHOW, TELL, instrument_function, instrument_functions
 from whynan.verify.in_place.swap import swap_code
 
 if TYPE_CHECKING:
@@ -348,6 +349,8 @@ def _attribute(value: Any, name: str) -> Any:
         if name in ("real", "imag") and value.is_complex():
             return value.real if name == "real" else value.imag
         return tuple(value.shape) if name == "shape" else value.ndim if name == "ndim" else _MISSING
+    if name == CONSTRUCTION:
+        return construction(value) or _MISSING
     held = _dictionary(value)
     for known in ("_parameters", "_buffers", "_modules"):
         inside = held.get(known)
@@ -363,6 +366,29 @@ def _attribute(value: Any, name: str) -> Any:
     if name in held:
         return held[name]
     return _MISSING if hasattr(type(shared), "__get__") else shared
+
+
+def construction(value: Any) -> list[str]:
+    """A module without parameters as its function and settings (``["softmax", "dim=-1"]``); nothing for any other.
+
+    One that is hooked, of a class of its own, or whose forward was replaced is any other.
+    """
+    import torch
+
+    cls = type(value)
+    name, parameters = MODULES.get(cls.__name__, ("", ""))
+    held = _dictionary(value)
+    hooks = [
+        held.get(key) for key in ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    ]
+    if not name or getattr(torch.nn, cls.__name__, None) is not cls or any(hooks) or "forward" in held:
+        return []
+    known = {**held, **(held.get("_buffers") or {})}
+    return [name, *(f"{key}={_setting_text(known[key])}" for key in parameters.split() if key in known)]
+
+
+def _setting_text(value: Any) -> str:
+    return repr(value) if isinstance(value, (int, float, str, type(None))) else type(value).__name__
 
 
 def _dictionary(value: Any) -> Mapping[str, Any]:
