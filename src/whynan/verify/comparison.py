@@ -272,13 +272,19 @@ def made_up_size(
 
 
 def limit_objection(old: Array, new: Array, around: Sequence[Array], healthy: Healthy | None) -> Objection | None:
-    """The first element that was bad and is a number now, but not the one that the values around it come to."""
+    """The first element that was bad and is a number now, but not the one that the values around it come to.
+
+    At the edge of a domain these are on one side alone.
+    """
     if len(around) < 2:
         return None
-    known: Mask = np.logical_and.reduce([np.isfinite(one) for one in around])
-    middle = np.where(known, np.mean([np.where(known, one, 0.0) for one in around], axis=0), 0.0)
+    finite = np.stack([np.isfinite(one) for one in around])
+    values = np.where(finite, np.stack([*around]), 0.0)
+    number = finite.sum(axis=0)
+    known: Mask = number >= 2
+    middle = values.sum(axis=0) / np.maximum(number, 1)
     size = np.maximum(np.abs(middle), 1.0 if healthy is None else healthy.usual)
-    spread = np.max([np.abs(np.where(known, one, 0.0) - middle) for one in around], axis=0)
+    spread = np.where(finite, np.abs(values - middle), 0.0).max(axis=0)
     wrong = ~np.isfinite(old) & np.isfinite(new) & known & (spread <= _ALIKE * size)
     wrong &= ~(np.abs(new - middle) <= _AT_LIMIT * size)
     if not wrong.any():

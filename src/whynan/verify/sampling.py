@@ -137,6 +137,8 @@ _SMALL: Final = (6, 5, 4, 3, 2, 7)
 _GROWN: Final = 4
 """What a dimension of no or one element becomes where nothing healthy was captured."""
 _MOST_GROWN: Final = 3
+_NUMBERS: Final = ((1, 0.03), (3, 0.7), (1000, 50.0))
+"""What a number of Python's that is 0 becomes there: a whole one, another one."""
 _ENOUGH: Final = 48
 """So many elements may a captured tensor have for fresh ones to have its shape."""
 
@@ -236,7 +238,7 @@ def _grown(sample: Sample) -> Sample:
         if dtype_name(tensor) == "bool" and filled.all() == filled.any():
             # a mask of nothing, or of all
             filled = ((np.arange(filled.size) % 2 == 0) ^ filled.any()).reshape(shape)
-        elif dtype_name(tensor).startswith(("int", "uint")) and filled.size and np.ptp(filled) == 0:
+        elif _is_alike(tensor, filled):
             # targets that are all of one class, or ignored
             other = 0 if filled.any() else 1
             filled = np.where(np.arange(filled.size).reshape(shape) % 2 == 0, other, filled)
@@ -244,11 +246,25 @@ def _grown(sample: Sample) -> Sample:
     return replace(sample, arguments=with_tensors(sample.arguments, large), cotangent=None)
 
 
+def _is_alike(tensor: Any, values: Any) -> bool:
+    """Whether several whole numbers are all one."""
+    return dtype_name(tensor).startswith(("int", "uint")) and values.size > 1 and np.ptp(values) == 0
+
+
+def _mixed(values: Any, draw: Generator) -> Any:
+    """Whole numbers with the first few ones from 0 in some of their places."""
+    other = draw.integers(0, 2 if values.any() else 3, values.shape)
+    return np.where(draw.random(values.shape) < draw.random(), other, values)
+
+
 def _with_numbers(sample: Sample) -> list[Sample]:
     """The sample, and where some of its arguments are 0 without being tensors the same with other numbers there."""
     zeros = {n: v for n, v in sample.arguments.items() if isinstance(v, (int, float)) and v == 0 and v is not False}
-    numbers = {name: _GROWN if isinstance(value, int) else 1 / _GROWN for name, value in zeros.items()}
-    return [sample, *([replace(sample, arguments={**sample.arguments, **numbers})] if numbers else [])]
+    found = [sample]
+    for whole, other in _NUMBERS if zeros else ():
+        numbers = {name: whole if isinstance(value, int) else other for name, value in zeros.items()}
+        found.append(replace(sample, arguments={**sample.arguments, **numbers}))
+    return found
 
 
 def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], draw: Generator) -> Sample:
@@ -256,8 +272,9 @@ def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], d
     for name, tensor in tensors_in(model.arguments).items():
         shape, domain = tuple(tensor.shape), limits.get(name)
         if domain is None or domain.binary or not is_float(tensor):
-            places = draw.permutation(size_of(tensor))
-            fresh[name] = tensor_of(array_of(tensor).reshape(-1)[places].reshape(shape), tensor)
+            values = array_of(tensor).reshape(-1)[draw.permutation(size_of(tensor))].reshape(shape)
+            # targets of one class alone, or all ignored, are mixed with others
+            fresh[name] = tensor_of(_mixed(values, draw) if _is_alike(tensor, values) else values, tensor)
         else:
             values = make(_SampleSpec(draw, shape, dtype_name(tensor), domain))
             fresh[name] = _clip_to_dtype(domain.within(values, dtype_name(tensor)), tensor)

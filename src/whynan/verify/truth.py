@@ -140,7 +140,7 @@ def values_around(
             shape = tuple(tensor.shape)
             finite = np.abs(inputs[name][np.isfinite(inputs[name])])
             usual = float(finite.mean()) if finite.size and finite.any() else 1.0
-            step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape) if number else 1.0)
+            step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape) if number > 1 else 1.0)
             with np.errstate(invalid="ignore"):
                 beside[name] = inputs[name] + side * np.maximum(np.abs(inputs[name]), usual) * step
         moved.append(beside)

@@ -264,8 +264,8 @@ class Judgement:
             # a logarithm out of its domain by rounding is known as far as that
             known_otherwise = np.isfinite(nearest.get(name, np.nan)) | rounded.get(name, False)
             stated += inexact(name, old, np.where(known_otherwise, np.nan, new[name]), dtype, truth)
-        self._state(case, seen, self._without_limits(case, new, stated))
-        if not any(given.gradient_zero for given in self.stand_ins.values()):
+        told = self._state(case, seen, self._without_limits(case, new, stated))
+        if not any(given.gradient_zero for given in told):
             gradients = [(name, *case.old[name]) for name in known if not name.isdecimal()]
             stated = [s for name, old, dtype in gradients for s in inexact(name, old, new[name], dtype, known[name])]
             self._state(case, seen, self._without_limits(case, new, stated))
@@ -348,13 +348,16 @@ class Judgement:
                 self._state(case, seen, [Stated.rounded(name, exact)])
         return found
 
-    def _state(self, case: Case, seen: _Seen, stated: Iterable[Stated]) -> None:
+    def _state(self, case: Case, seen: _Seen, stated: Iterable[Stated]) -> list[StandIn]:
         """Note what stands where there is no exact value, with that of the same output in earlier cases."""
         whole, new = seen
+        told: list[StandIn] = []
         for one in stated:
             found = one.stand_in(whole, new, whole=whole is case)
+            told.append(found)
             known = self.stand_ins.get((found.output, found.lack))
             self.stand_ins[found.output, found.lack] = found if known is None else merged(known, found)
+        return told
 
     def _check_cured(self, case: Case, new: Mapping[str, Any]) -> None:
         """Raises where the failing input still fails; an Inf that an infinite input must give is none."""

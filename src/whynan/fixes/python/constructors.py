@@ -124,7 +124,7 @@ def constructions(texts: Mapping[str, str], cls: str) -> list[Construction] | st
 
 
 def assignment(texts: Mapping[str, str], name: str) -> str | None:
-    """Where an argument is assigned after the call: to an attribute of another object than ``self``, or by its key."""
+    """Where an argument is given elsewhere than by the call: to an attribute of what is not ``self``, or by its key."""
     for path, text in texts.items():
         for node in ast.walk(parse_or_none(text) or ast.Module([], [])) if name in text else ():
             match node:
@@ -132,6 +132,12 @@ def assignment(texts: Mapping[str, str], name: str) -> str | None:
                     if not (isinstance(owner, ast.Name) and owner.id == "self"):
                         return f"{path}:{node.lineno}"
                 case ast.Subscript(slice=ast.Constant(value=key), ctx=ast.Store()) if key == name:
+                    return f"{path}:{node.lineno}"
+                case ast.Dict(keys=keys) if any(isinstance(k, ast.Constant) and k.value == name for k in keys):
+                    return f"{path}:{node.lineno}"
+                case ast.Call(func=ast.Name(id="setattr"), args=[_, ast.Constant(value=key), *_]) if key == name:
+                    return f"{path}:{node.lineno}"
+                case ast.Call(func=ast.Attribute(attr="update"), keywords=given) if any(k.arg == name for k in given):
                     return f"{path}:{node.lineno}"
                 case _:
                     pass

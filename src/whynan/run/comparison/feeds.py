@@ -161,8 +161,15 @@ def _typed(source: Source, name: str, value: Array, notes: list[str]) -> Array:
     wanted = dtype_of(declared[0])
     if wanted.kind in "iu" and value.dtype.kind == "f" and bool((value != np.floor(value)).any()):
         raise UsageError(f"{name} of {source.label} is {wanted.name}, and fractions are given", "give whole numbers")
+    what = f"{name} of {source.label} is {wanted.name}, and {value.dtype.name} is given"
+    if value.dtype.kind not in "fiub" and value.dtype.name not in ("bfloat16", wanted.name):
+        raise UsageError(what, "give real numbers")
+    with np.errstate(over="ignore", invalid="ignore"):
+        cast = value.astype(wanted)
+        if wanted.kind in "iu" and not np.array_equal(cast.astype(np.float64), value.astype(np.float64)):
+            raise UsageError(f"{what} that does not fit", f"give numbers of {wanted.name}")
     notes.append(f"{name} was given as {value.dtype.name}, and {source.label} takes {wanted.name}: it was cast")
-    return value.astype(wanted)
+    return cast
 
 
 def _listed(names: Sequence[str]) -> str:

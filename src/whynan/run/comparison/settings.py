@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
@@ -62,6 +63,11 @@ class Request:
     rtol: float | None = None
     atol: float | None = None
     budget: int = BUDGET
+
+    def __post_init__(self) -> None:
+        for option, value in (("rtol", self.rtol), ("atol", self.atol)):
+            if value is not None and not 0 <= value < math.inf:
+                raise UsageError(f"{option} {value} is no tolerance", "give a number from 0 up")
 
 
 def read_settings(

@@ -197,8 +197,9 @@ def _imported(name: str, package: str, attribute: str) -> Any:
             raise UsageError(f"{name} is {type(found).__name__}", HOW)
         try:
             found = found()
-        except TypeError as error:
-            raise UsageError(f"{name}() failed: {_line(error)}", "give a function without arguments") from None
+        except (Exception, SystemExit) as error:
+            said = f"{type(error).__name__}: {_line(error)}"
+            raise UsageError(f"{name}() failed: {said}", "give a function without arguments that works") from None
     if not (hasattr(found, "forward") or hasattr(found, "graph_signature")):
         raise UsageError(f"{name} gives {type(found).__name__}, which is no torch module", HOW)
     return found
@@ -213,7 +214,7 @@ def _torch() -> Any:
         raise MissingExtraError("torch") from None
 
 
-def _line(error: Exception) -> str:
+def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:200]
 
 

@@ -103,8 +103,9 @@ def _proposal(
     calls = constructions(texts, cls)
     if isinstance(calls, str):
         return Declined(title, calls)
-    chosen = calls
-    if len(calls) > 1:
+    if len(calls) == 1:
+        chosen = [call for call in calls if any(_may_be_held(one, call) for one in failing)]
+    else:
         chosen = [call for call in calls if any(_is_held(one, call) for one in failing)]
         objects = tuple(one for one in objects if any(_is_held(one, call) for call in chosen))
         failing = tuple(one for one in failing if any(one is other for other in objects))
@@ -125,6 +126,14 @@ def _proposal(
     if verdict.status == "guarded" and intent.instead:
         verdict = verdict.model_copy(update={"why": f"{intent.instead}; {verdict.why}"})
     return ArgumentProposal(edit, live, verdict)
+
+
+def _may_be_held(live: Any, call: Construction) -> bool:
+    """Whether an object may be what a call has made: of what is assigned to nothing that is left nothing is known."""
+    target = call.target
+    if target is None or _is_held(live, call):
+        return True
+    return bool(target.function) and not any(frame.f_code.co_name == target.function for frame in stack())
 
 
 def _is_held(live: Any, call: Construction) -> bool:

@@ -259,7 +259,8 @@ class _Proving:
         if key not in self._known:
             try:
                 self._known[key] = self._fixes(finding)
-            except KeyboardInterrupt:
+            except (KeyboardInterrupt, SystemExit):
+                # by a handler of the program's own, too
                 self._again = NoRerun(INTERRUPTED)
                 self._visited, self._trials, self._verdicts = {}, {}, {}
                 self._known[key] = self._fixes(finding)
