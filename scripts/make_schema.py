@@ -7,7 +7,8 @@ from pathlib import Path
 
 from whynan.capsule.document import SCHEMA_FILE as CAPSULE_FILE
 from whynan.capsule.document import make_capsule_schema
-from whynan.report import catalogue, trial
+from whynan.report import catalogue
+from whynan.report.fixes import trial
 from whynan.report.json import SCHEMA_FILE, make_schema
 from whynan.report.postmortem import text as postmortem
 

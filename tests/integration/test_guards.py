@@ -150,7 +150,7 @@ def test_a_guard_that_stops_is_an_error_and_its_change_is_proved(name: str, bad:
     assert (done.returncode, report["verdict"], finding["severity"]) == (status, "nonfinite", "error"), done.stderr
     assert lines[finding["site"]["line"] - 1].endswith("# born")
     assert f"{words} because the loss is Inf" in done.stderr
-    assert finding["fixes"][0]["verdict"]["status"] == "verified"
+    assert finding["fixes"][0]["verdict"]["status"] == "guarded"
     assert "done" not in done.stdout
 
 

@@ -265,6 +265,7 @@ class Judgement:
             known_otherwise = np.isfinite(nearest.get(name, np.nan)) | rounded.get(name, False)
             stated += inexact(name, old, np.where(known_otherwise, np.nan, new[name]), dtype, truth)
         told = self._state(case, seen, self._without_limits(case, new, stated))
+        told += [self.stand_ins[int(name), "unknown"] for name in rounded]
         if not any(given.gradient_zero for given in told):
             gradients = [(name, *case.old[name]) for name in known if not name.isdecimal()]
             stated = [s for name, old, dtype in gradients for s in inexact(name, old, new[name], dtype, known[name])]

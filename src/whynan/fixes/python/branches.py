@@ -34,6 +34,9 @@ _MIRRORED: Final[dict[type[ast.cmpop], type[ast.cmpop]]] = {
 }
 
 
+_NO_VALUES: Final = frozenset({"dtype", "shape", "device", "ndim"})
+
+
 class Branch(NamedTuple):
     """What a selection takes where its mask holds (``when`` True) or does not: an expression, and its definition."""
 
@@ -73,7 +76,7 @@ def harmless_branches(reader: Reader, birth: Root) -> tuple[DoubleWhere, list[Ed
     if mask is None:
         return None
     branches = [*_branches(reader, chosen.node, mask)]
-    if not branches:
+    if not any(birth in ast.walk(branch.value) for branch in branches):
         return None
     title = f"operands for which each branch of {shortened(reader.place.code(mask.node))} is taken"
     definitions = (*chosen.definitions, *(b.definition for b in branches if b.definition is not None))
@@ -132,6 +135,8 @@ def _loads(reader: Reader, value: ast.expr, mask: Mask) -> Iterator[ast.Name]:
         node = waiting.pop()
         chosen = reader.read(node) if isinstance(node, ast.Call) else None
         if chosen is not None and chosen.name == "where" and chosen.operands and chosen.operands[0].key == wanted:
+            continue
+        if isinstance(node, ast.Attribute) and node.attr in _NO_VALUES:
             continue
         if isinstance(node, ast.Name) and node.id == mask.variable.id and reader.reaching.definitions_at(node) == known:
             yield node

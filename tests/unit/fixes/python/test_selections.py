@@ -80,6 +80,12 @@ def test_each_branch_is_computed_of_operands_for_which_it_is_taken(body: str) ->
 
 def test_a_branch_that_is_read_elsewhere_stays_as_it_is() -> None:
     text = function("y = torch.sqrt(x - 1)\nz = torch.where(x > 1, y, (1 - x).log())\nreturn z + y")
-    (found,) = [one for one in all_of(text, "torch.sqrt(x - 1)") if "each branch" in one.title]
+    assert not [one for one in all_of(text, "torch.sqrt(x - 1)") if "each branch" in one.title]
+    (found,) = [one for one in all_of(text, "(1 - x).log()") if "each branch" in one.title]
     assert isinstance(found, Candidate)
     assert "y = torch.sqrt(x - 1)" in found.edited
+
+
+def test_a_birth_that_the_variable_itself_was_made_of_is_in_no_branch() -> None:
+    text = function("y = torch.sqrt(x)\nreturn torch.log(torch.where(y == 0, torch.finfo(y.dtype).tiny, y * 1))")
+    assert not [one for one in all_of(text, "torch.sqrt(x)") if "each branch" in one.title]
