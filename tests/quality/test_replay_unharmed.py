@@ -60,7 +60,7 @@ def _functions() -> dict[str, tuple[Any, str, Any]]:
     return found
 
 
-SPARED = frozenset(["carried_state.Moving.__init__", "replay._surely"])
+SPARED = frozenset(["carried_state.CarriedState.__init__", "replay._surely"])
 """What runs in the program's ``with`` statement, outside of any step; what puts all back, if need be twice."""
 FUNCTIONS = {key: place for key, place in _functions().items() if key not in SPARED}
 SAMPLED = 10
