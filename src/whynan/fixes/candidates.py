@@ -17,7 +17,7 @@ class Instance:
     """
 
     callee: str
-    cls: str
+    function: str
     settings: tuple[tuple[str, str | None], ...]
 
 

@@ -215,8 +215,7 @@ def grown_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Samp
     """Inputs that are not bound to what was captured, of the run's dtype: for where nothing healthy was.
 
     Dimensions of no or one element have four, if the function accepts that, values are of either sign, a mask of
-    nothing or of all takes every other element, of whole numbers that are all alike every other one is 0 or 1,
-    and what is a 0 of Python's is none.
+    nothing or of all takes every other element, and what is a 0 of Python's is none.
     """
     grown = [one for sample in captured[-_MOST_GROWN:] for one in _with_numbers(_grown(sample))]
     whole = [sample for sample in grown if accepts(sample)]
@@ -238,10 +237,6 @@ def _grown(sample: Sample) -> Sample:
         if dtype_name(tensor) == "bool" and filled.all() == filled.any():
             # a mask of nothing, or of all
             filled = ((np.arange(filled.size) % 2 == 0) ^ filled.any()).reshape(shape)
-        elif _is_alike(tensor, filled):
-            # targets that are all of one class, or ignored
-            other = 0 if filled.any() else 1
-            filled = np.where(np.arange(filled.size).reshape(shape) % 2 == 0, other, filled)
         large[name] = tensor_of(filled, tensor)
     return replace(sample, arguments=with_tensors(sample.arguments, large), cotangent=None)
 

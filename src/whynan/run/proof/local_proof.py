@@ -242,11 +242,11 @@ def _other_instance(formula: Formula, visits: Visits) -> str | None:
     import torch
 
     for instance in formula.instances:
-        cls = next(name for name, (function, _) in MODULES.items() if function == instance.cls)
+        cls = next(name for name, (function, _) in MODULES.items() if function == instance.function)
         given, defaults = dict(instance.settings), inspect.signature(getattr(torch.nn, cls)).parameters
         for visit in (visit for visit in visits.visits if visit.line == formula.line):
             held: Any = visit.values.get(f"{instance.callee}.{CONSTRUCTION}")
-            if not isinstance(held, list) or not held or held[0] != instance.cls:
+            if not isinstance(held, list) or not held or held[0] != instance.function:
                 return f"{instance.callee} is no plain {cls} where it is called"
             for setting in held[1:]:
                 key, _, value = setting.partition("=")
