@@ -60,9 +60,11 @@ def _functions() -> dict[str, tuple[Any, str, Any]]:
     return found
 
 
-SPARED = frozenset(["carried_state.CarriedState.__init__", "replay._surely"])
+SPARED = frozenset(["carried_state.CarriedState.__init__", "replay._retry_once"])
 """What runs in the program's ``with`` statement, outside of any step; what puts all back, if need be twice."""
-FUNCTIONS = {key: place for key, place in _functions().items() if key not in SPARED}
+FUNCTIONS = _functions()
+for _name in SPARED:
+    del FUNCTIONS[_name]
 SAMPLED = 10
 
 

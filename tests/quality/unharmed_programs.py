@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 import torch
+
+# imported here: whether it is would else hang on what ran before
+import torch._inductor.output_code as home
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -424,8 +427,6 @@ def threads() -> Values:
 
 def regions() -> Values:
     """A compiled region between two operations that run as they are."""
-    import torch._inductor.output_code as home
-
     region: Any = home.CompiledFxGraph(lambda x: (x / x,))
     bad = torch.tensor([1e38, 0.0]) * 10
     (out,) = region([bad])
@@ -447,8 +448,6 @@ class _Graph:
 
 @contextmanager
 def _graphs() -> Iterator[None]:
-    import torch._inductor.output_code as home
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(home, "CompiledFxGraph", _Graph)
         yield
