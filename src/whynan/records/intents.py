@@ -26,6 +26,7 @@ class FixIntent:
     order.
     A subscript of slices, ``x[..., 1:]``, is written as the source has it.
     ``freedom(x, d)`` is the correction 1 of a variance over d, or 0 where that is of 1 element.
+    ``count(x, d)`` is the number of elements over d, or of all, at least 1.
     ``finfo(x).tiny``, ``finfo(x).eps``, ``finfo(x).max``, ``finfo(x).min`` are those of x's dtype.
 
     What a replacement has more than once is computed once: in source on a line of its own above the statement, in a

@@ -237,6 +237,9 @@ class Writer:
                 return Written(f"{self.replacement(value, match, counts).within(ATOM)}[{subscript_source(node)}]")
             case ast.Call(func=ast.Name(id="freedom"), args=[ast.expr() as value, ast.Name(id=rows)]):
                 return self._freedom(self.replacement(value, match, counts), match.variables.get(rows))
+            case ast.Call(func=ast.Name(id="count"), args=[ast.expr() as value, *rows]):
+                over = next((match.variables.get(row.id) for row in rows if isinstance(row, ast.Name)), None)
+                return Written(f"max({self._count(self.replacement(value, match, counts), over)}, 1)")
             case ast.Call(func=ast.Name(id=name)):
                 return self._operator(name, node, match, counts)
             case ast.List(elts=parts):
@@ -248,15 +251,16 @@ class Writer:
 
     def _freedom(self, operand: Written, rows: Term | Missing | None) -> Written:
         """The correction 1, or 0 where a row has 1 element."""
+        return Written(f"min({self._count(operand, rows)} - 1, 1)")
+
+    def _count(self, operand: Written, rows: Term | Missing | None) -> str:
+        """How many elements a row has; without one, how many there are."""
         own = operand.within(ATOM)
         if not isinstance(rows, Term):
-            return Written(f"min({own}.numel() - 1, 1)")
-        node = rows.node
-        if isinstance(node, (ast.Tuple, ast.List)):
-            count = " * ".join(f"{own}.shape[{self.place.code(each)}]" for each in node.elts)
-        else:
-            count = f"{own}.shape[{self.term(rows).text}]"
-        return Written(f"min({count or '1'} - 1, 1)")
+            return f"{own}.numel()"
+        if isinstance(rows.node, (ast.Tuple, ast.List)):
+            return " * ".join(f"{own}.shape[{self.place.code(each)}]" for each in rows.node.elts) or "1"
+        return f"{own}.shape[{self.term(rows).text}]"
 
     def _constant(self, node: ast.expr, value: float) -> Written:
         if isinstance(node, ast.Call):

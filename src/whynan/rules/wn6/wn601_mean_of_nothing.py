@@ -45,6 +45,17 @@ from whynan.rules.intents import QUOTIENT, epsilon, guard, reformulation
 from whynan.rules.wording import operand_source, operator_text
 
 _QUOTIENTS = ("div", "true_divide")
+_OVER_COUNT = "the sum over the number of elements, or over 1 where there is none"
+_LOSSES = (
+    *((name, "x, y") for name in ("mse_loss", "l1_loss")),
+    ("smooth_l1_loss", "x, y, beta=b"),
+    ("smooth_l1_loss", "x, y"),
+    ("huber_loss", "x, y, delta=b"),
+    ("huber_loss", "x, y"),
+    ("binary_cross_entropy", "x, y"),
+    ("binary_cross_entropy_with_logits", "x, y"),
+)
+"""Mean losses of as many elements as their input has."""
 _UNBIASED = "The variance divides by the count less the correction. That of a single value has no unbiased estimate; correction=0 gives 0."
 
 
@@ -129,15 +140,11 @@ RULE = Rule(
     "mean-of-nothing",
     match,
     fixes=(
-        reformulation(
-            "the sum over the number of elements, or over 1 where there is none",
-            "mean(x)",
-            "sum(x / clamp(sum(ones_like(x) > 0), min=1))",
-        ),
-        reformulation(
-            "the sum over the number of elements, or over 1 where there is none",
-            "mean(x, d, k)",
-            "sum(x / clamp(sum(ones_like(x) > 0, dim=d, keepdim=True), min=1), dim=d, keepdim=k)",
+        reformulation(_OVER_COUNT, "mean(x)", "sum(x / count(x))"),
+        reformulation(_OVER_COUNT, "mean(x, d, k)", "sum(x / count(x, d), dim=d, keepdim=k)"),
+        *(
+            reformulation(_OVER_COUNT, f"{name}({arguments})", f"{name}({arguments}, reduction='sum') / count(x)")
+            for name, arguments in _LOSSES
         ),
         *QUOTIENT,
         *(
