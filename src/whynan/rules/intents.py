@@ -80,14 +80,20 @@ LARGE_QUOTIENT: Final = (
 """A quotient is large where its denominator is 0."""
 
 
-def _logarithms(title: str, operand: str) -> tuple[FixIntent, ...]:
+def _logarithms(title: str, operand: str, of: str = "x") -> tuple[FixIntent, ...]:
     """A guard of the operand of each logarithm."""
-    return tuple(guard(title, f"{log}(x)", f"{log}({operand})") for log in _LOGARITHMS)
+    return tuple(guard(title, f"{log}({of})", f"{log}({operand})") for log in _LOGARITHMS)
 
 
 _LOGARITHMS: Final = ("log", "log2", "log10")
-LOG: Final = _logarithms("the smallest normal number instead of 0 in the logarithm", "where(x == 0, finfo(x).tiny, x)")
-"""A logarithm is large and negative at 0, and its gradient 0."""
+LOG: Final = (
+    *_logarithms(
+        "the least that 1 - x can be, instead of 0 in the logarithm", "where(x == 1, finfo(x).eps / 2, 1 - x)", "1 - x"
+    ),
+    *_logarithms("the smallest normal number instead of 0 in the logarithm", "where(x == 0, finfo(x).tiny, x)"),
+    *_logarithms("the smallest normal number as the least operand of the logarithm", "clamp(x, min=finfo(x).tiny)"),
+)
+"""A logarithm is large and negative at 0, and its gradient 0; so is that of what is 0 by the rounding of 1."""
 LOG_ABOVE: Final = _logarithms(
     "the smallest normal number instead of 0 and below in the logarithm", "where(x <= 0, finfo(x).tiny, x)"
 )

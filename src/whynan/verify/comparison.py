@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from whynan.floats import format_of, format_value
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 # -- Original against repaired, element by element, and both against the exact values; arrays only, no framework -------
@@ -271,28 +271,39 @@ def made_up_size(
     return most if nearest is None else np.where(np.isnan(nearest), most, _WIDER * nearest)
 
 
-def limit_objection(old: Array, new: Array, around: Sequence[Array], healthy: Healthy | None) -> Objection | None:
+def limit_objection(
+    old: Array, new: Array, around: Sequence[Array], healthy: Healthy | None, nearer: Callable[[], Sequence[Array]]
+) -> Objection | None:
     """The first element that was bad and is a number now, but not the one that the values around it come to.
 
-    At the edge of a domain these are on one side alone.
+    At the edge of a domain these are on one side alone. Those ``nearer`` to the element come to the same: where they do
+    not, as at a pole, there is no limit.
     """
     if len(around) < 2:
         return None
-    finite = np.stack([np.isfinite(one) for one in around])
-    values = np.where(finite, np.stack([*around]), 0.0)
-    number = finite.sum(axis=0)
-    known: Mask = number >= 2
-    middle = values.sum(axis=0) / np.maximum(number, 1)
+    middle, _, alike = _come_to(around, healthy)
     size = np.maximum(np.abs(middle), 1.0 if healthy is None else healthy.usual)
-    spread = np.where(finite, np.abs(values - middle), 0.0).max(axis=0)
-    wrong = ~np.isfinite(old) & np.isfinite(new) & known & (spread <= _ALIKE * size)
-    wrong &= ~(np.abs(new - middle) <= _AT_LIMIT * size)
+    wrong = ~np.isfinite(old) & np.isfinite(new) & alike & ~(np.abs(new - middle) <= _AT_LIMIT * size)
+    if wrong.any() and len(closer := nearer()) > 1:
+        end, known, still = _come_to(closer, healthy)
+        wrong &= ~known | (still & (np.abs(end - middle) <= _AT_LIMIT * size))
     if not wrong.any():
         return None
     place = int(np.argmax(wrong))
     # it is known to a few digits alone
     limit = format_value(float(f"{middle.reshape(-1)[place]:.3g}"))
     return Objection(place, float(new.reshape(-1)[place]), f"undefined and the values beside it come to {limit}")
+
+
+def _come_to(values: Sequence[Array], healthy: Healthy | None) -> tuple[Array, Mask, Mask]:
+    """What some values of each element come to; whether at least two are known; and whether these are all alike."""
+    finite = np.stack([np.isfinite(one) for one in values])
+    given = np.where(finite, np.stack([*values]), 0.0)
+    number = finite.sum(axis=0)
+    middle = given.sum(axis=0) / np.maximum(number, 1)
+    size = np.maximum(np.abs(middle), 1.0 if healthy is None else healthy.usual)
+    spread = np.where(finite, np.abs(given - middle), 0.0).max(axis=0)
+    return middle, number >= 2, (number >= 2) & (spread <= _ALIKE * size)
 
 
 def at_kink(new: Array, around: Sequence[Array], nearer: Sequence[Array]) -> Mask:

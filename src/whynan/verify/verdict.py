@@ -243,7 +243,11 @@ class Judgement:
 
         What does make sense is noted, but where it is told already that what was read had been ``rounded``.
         """
-        around: dict[str, list[Any]] | None = None
+
+        @cache
+        def around(side: float) -> dict[str, list[Any]]:
+            return self._values(values_around, case, bits=_BITS[case.sample.nature], side=side)
+
         values = [(name, old) for name, (old, _) in case.old.items() if name.isdecimal()]
         changed = [name for name, old in values if mended(old, new[name]).any()]
         logarithmic = bool(changed) and takes_logarithms(self.original, case)
@@ -256,9 +260,13 @@ class Judgement:
             found = objection(old, new[name], dtype, truth, healthy, strict=self.strict, most=most)
             made_up = mended(old, new[name]) & (truth.undefined | truth.infinite)
             if found is None and made_up.any():
-                if around is None:
-                    around = self._values(values_around, case, bits=_BITS[case.sample.nature])
-                found = limit_objection(np.where(made_up, old, 0.0), new[name], around.get(name, []), healthy)
+                found = limit_objection(
+                    np.where(made_up, old, 0.0),
+                    new[name],
+                    around(BESIDE).get(name, []),
+                    healthy,
+                    lambda name=name: around(BESIDE**2).get(name, []),
+                )
             if found is not None:
                 raise RejectedError(wording.implausible_value_text(name, found))
             # a logarithm out of its domain by rounding is known as far as that
