@@ -52,6 +52,10 @@ class TestedProgram(Protocol):
         """What it computes for these arguments, step by step, for the oracle; raises ``UnknowableError``."""
         ...
 
+    def first_overflow(self, arguments: Mapping[str, Any]) -> tuple[str, Any] | None:
+        """The first operator that makes Inf of finite operands, and what it gives; None where that is not known."""
+        ...
+
     def shrink_case(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
         """A large case cut down to some of the elements in question; None where that cannot be done."""
         ...

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import random
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.verify.arrays import OtherKindError, Outcome, dtype_name, kind_of, tensors_in, with_tensors
 from whynan.verify.cases import shrink_dimensions
@@ -54,9 +55,34 @@ class TorchProgram:
         except UnrecordableError as error:
             raise UnknowableError(str(error)) from error
 
+    def first_overflow(self, arguments: Mapping[str, Any]) -> tuple[str, Tensor] | None:
+        """The first operator that makes Inf of finite operands, and what it gives; None where none does."""
+        own = with_tensors(arguments, {name: tensor.clone() for name, tensor in tensors_in(arguments).items()})
+        with isolated_random_state(), torch.no_grad(), _Overflows() as seen, suppress(Exception):
+            self.function(**own)
+        return seen.first
+
     def shrink_case(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
         """A large case cut down to where original and repaired differ; None where the function does not take it so."""
         return shrink_dimensions(self, case, new, seed)
+
+
+class _Overflows(TorchDispatchMode):
+    """Notes the first operator whose result has an Inf that none of its operands has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first: tuple[str, Tensor] | None = None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if self.first is None and isinstance(out, torch.Tensor) and bool(torch.isinf(out).any()):
+            given = tensors_in({str(number): value for number, value in enumerate(args)})
+            if not bad_kinds(given.values()):
+                self.first = str(func), out
+        return out
 
 
 def outcome(

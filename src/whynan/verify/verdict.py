@@ -388,7 +388,9 @@ class Judgement:
         pairs: list[tuple[Case, dict[str, Any]]] = []
         for case in cases:
             try:
-                pairs.append((case, self._run_repaired(case)))
+                new = self._run_repaired(case)
+                if not self._overflows_before(case, new):
+                    pairs.append((case, new))
             except RejectedError:
                 # in another dtype than the run's what it says of itself is its own affair
                 if case.sample.dtype == self.dtype:
@@ -405,6 +407,20 @@ class Judgement:
             else:
                 ledger.add(case, new, None, strict=self.strict, judged=False)
 
+    def _overflows_before(self, case: Case, new: Mapping[str, Any]) -> bool:
+        """Whether an extreme input overflows in both forms of a function, at the same operator before they part.
+
+        What one form happens to make of that Inf is nothing that the other has to keep: ``exp(x / t) / sum`` gives 0
+        beside an ``x / t`` of Inf, and a softmax NaN.
+        """
+        if self.strict or case.sample.nature != "extreme" or not _loses(case, new):
+            return False
+        was = self.original.first_overflow(case.sample.arguments)
+        now = None if was is None else self.repaired.first_overflow(case.sample.arguments)
+        if was is None or now is None or was[0] != now[0]:
+            return False
+        return np.array_equal(array_of(was[1]), array_of(now[1]), equal_nan=True)
+
     def _choose_truth_cases(self, pairs: list[tuple[Case, dict[str, Any]]]) -> set[int]:
         """Those whose truth is asked: of every kind one first, the run's own dtype before the others.
 
@@ -416,8 +432,7 @@ class Judgement:
             if is_disputed(case, new):
                 key = case.sample.title, case.sample.dtype, case.sample.nature == "own" and changes_healthy(case, new)
                 seen[key] = seen.get(key, -1) + 1
-                lost = any((np.isfinite(old) & ~np.isfinite(new[name])).any() for name, (old, _) in case.old.items())
-                ranked.append((2 * seen[key] + (case.sample.dtype != self.dtype) - 4 * lost, number))
+                ranked.append((2 * seen[key] + (case.sample.dtype != self.dtype) - 4 * _loses(case, new), number))
         return {number for _, number in sorted(ranked)[:ASKED]}
 
     def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> Mapping[str, Truth] | None:
@@ -518,6 +533,11 @@ def _latest_visits(captured: Sequence[Mapping[str, Any]]) -> list[Mapping[str, A
             break
         found.append(visit)
     return found[::-1]
+
+
+def _loses(case: Case, new: Mapping[str, Any]) -> bool:
+    """Whether an element is bad that was not."""
+    return any((np.isfinite(old) & ~np.isfinite(new[name])).any() for name, (old, _) in case.old.items())
 
 
 def _size(case: Case) -> int:
