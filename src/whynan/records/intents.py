@@ -69,3 +69,23 @@ class ArgumentIntent:
         """The literal for births of a dtype."""
         known = dict(self.values)
         return known.get(dtype, known[""])
+
+
+@dataclass(frozen=True, slots=True)
+class OperandIntent:
+    """What a call of some objects is to be given in place of one of its operands: a guard, which moves no other value.
+
+    ``classes`` are full public names, ``method`` the one that is called (``forward``: the module itself), ``operand``
+    its parameter and ``position`` where a call may give it without a name. ``replacement`` is written in the terms of a
+    fix, of ``x``; ``dtype`` is the kind that the operand has to have. ``instead`` is what is given then.
+    """
+
+    rules: tuple[str, ...]
+    classes: tuple[str, ...]
+    method: str
+    operand: str
+    position: int
+    dtype: Literal["bool", "float"]
+    title: str
+    replacement: str
+    instead: str = ""

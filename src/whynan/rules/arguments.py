@@ -1,10 +1,10 @@
-"""The arguments of constructors that mend a hazard: one row for each, of a class of PyTorch's."""
+"""The arguments that mend a hazard, of constructors and of calls: one row for each, of classes of PyTorch's."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from whynan.records.intents import ArgumentIntent
+from whynan.records.intents import ArgumentIntent, OperandIntent
 
 _OPTIMIZERS: Final = tuple(
     f"torch.optim.{name}" for name in ("Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Adagrad")
@@ -53,6 +53,82 @@ ARGUMENTS: Final = (
     # the logarithm of the greater of a variance of 0 and eps, and a square over it
     _module_eps(("WN201", "WN101", "WN102"), "torch.nn.GaussianNLLLoss", (), (("float16", "1e-2"), ("", "1e-6"))),
 )
+_ATTENTION: Final = ("torch.nn.MultiheadAttention",)
+_MASKS: Final = (("key_padding_mask", 3), ("attn_mask", 5))
+_BELOW_ONE: Final = "1 - finfo(x).eps / 2"
+_INSIDE: Final = "torch.distributions"
+_ENDS: Final = ("WN201", "WN209", "WN402", "WN102", "WN101")
+
+OPERANDS: Final = (
+    # a row of which the mask leaves nothing
+    *(
+        OperandIntent(
+            ("WN501",),
+            _ATTENTION,
+            "forward",
+            name,
+            position,
+            "bool",
+            f"a row that {name} masks whole stays unmasked",
+            "masked_fill(x, all(x, dim=-1, keepdim=True), False)",
+            "what a row that is masked whole attends to is no number of any meaning",
+        )
+        for name, position in _MASKS
+    ),
+    *(
+        OperandIntent(
+            ("WN501",),
+            _ATTENTION,
+            "forward",
+            name,
+            position,
+            "float",
+            f"the most negative finite number instead of -Inf in {name}",
+            "clamp(x, min=finfo(x).min)",
+            "what a row that is masked whole attends to is no number of any meaning",
+        )
+        for name, position in _MASKS
+    ),
+    # a sample at the end of what the distribution is of, as actions are that were clipped or written as 8 bits
+    OperandIntent(
+        _ENDS,
+        tuple(f"{_INSIDE}.{name}" for name in ("Beta", "Kumaraswamy", "LogitRelaxedBernoulli", "ContinuousBernoulli")),
+        "log_prob",
+        "value",
+        0,
+        "float",
+        "a sample between 0 and 1, at neither",
+        f"where(x == 0, finfo(x).tiny, where(x == 1, {_BELOW_ONE}, x))",
+    ),
+    OperandIntent(
+        _ENDS,
+        tuple(
+            f"{_INSIDE}.{name}"
+            for name in ("Gamma", "InverseGamma", "LogNormal", "Weibull", "Dirichlet", "Chi2", "FisherSnedecor")
+        ),
+        "log_prob",
+        "value",
+        0,
+        "float",
+        "a sample above 0",
+        "where(x == 0, finfo(x).tiny, x)",
+    ),
+    OperandIntent(
+        _ENDS,
+        (f"{_INSIDE}.TransformedDistribution",),
+        "log_prob",
+        "value",
+        0,
+        "float",
+        "a sample between -1 and 1, at neither",
+        f"where(abs(x) == 1, sign(x) * ({_BELOW_ONE}), x)",
+    ),
+)
+
+
+def operands_of(rule: str) -> tuple[OperandIntent, ...]:
+    """The rows of calls that mend what a rule is about, the best first."""
+    return tuple(row for row in OPERANDS if rule in row.rules)
 
 
 def arguments_of(rule: str) -> tuple[ArgumentIntent, ...]:

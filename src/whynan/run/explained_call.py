@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from whynan.records import Report
     from whynan.run.call_target import Target
     from whynan.run.guarded_capture import GuardedCapture
-    from whynan.run.proof.arguments import HeardObjects
+    from whynan.run.proof.arguments import Heard
     from whynan.run.region import Region
     from whynan.verify.in_place.live_objects import LiveArgument
     from whynan.verify.in_place.visits import Visits
@@ -141,7 +141,7 @@ class TargetRerunner:
             return why or "; ".join(swap.left) or "the target did not come there when it was called again"
         return recorder.visits
 
-    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+    def hear(self, objects: Heard) -> Heard | str:
         """What hears of the objects that the target uses, once it has; or why it has not."""
         with objects.heard():
             return self._run(None) or objects

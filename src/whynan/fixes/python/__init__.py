@@ -5,7 +5,9 @@
 from whynan.fixes.diffs import patch as patch
 from whynan.fixes.python.candidates import candidates as candidates
 from whynan.fixes.python.candidates import consistent_candidates as consistent_candidates
+from whynan.fixes.python.constructors import ArgumentEdit as ArgumentEdit
 from whynan.fixes.python.constructors import argument_edits as argument_edits
+from whynan.fixes.python.operands import operand_edit as operand_edit
 from whynan.fixes.python.precision import HALVES as HALVES
 from whynan.fixes.python.precision import Known as Known
 from whynan.fixes.python.precision import float32_candidates as float32_candidates

@@ -15,7 +15,7 @@ from whynan.records.intents import FixIntent
 from whynan.records.report import Further
 from whynan.report.fixes.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
-from whynan.rules.arguments import arguments_of
+from whynan.rules.arguments import arguments_of, operands_of
 from whynan.rules.catalogue import rules
 from whynan.run.fix.file import RUN_AGAIN, Editable, open_editable, replace_files
 
@@ -235,6 +235,8 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Decli
         texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
         declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
     texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
+    given = [source.operand_edit(path, text, finding, row) for row in operands_of(finding.rule)]
+    texts += [edit.edited for edit in given if isinstance(edit, source.ArgumentEdit)]
     for each in texts:
         if each != text and proved is not None and read_diff(source.patch(path, text, each)).hunks == proved.hunks:
             return each

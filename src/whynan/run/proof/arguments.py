@@ -1,4 +1,4 @@
-"""Arguments of constructors: which the program's own source could give, and what the live objects then compute."""
+"""Arguments of constructors and calls: which the user's source could give, and what the live objects then compute."""
 
 # pyright: basic
 
@@ -8,13 +8,15 @@ import ast
 import gc
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from whynan.fixes.candidates import Declined
 from whynan.fixes.python.constructors import ArgumentEdit, assignment, constructions, edit_title
+from whynan.fixes.python.operands import operand_edit
 from whynan.replay.checkpoint import stack
-from whynan.rules.arguments import arguments_of
+from whynan.rules.arguments import arguments_of, operands_of
 from whynan.run.proof.local_proof import namespace_of
+from whynan.verify.in_place.live_calls import OperandCalls
 from whynan.verify.in_place.live_objects import LiveArgument, ModuleCalls, class_named, names_of
 from whynan.verify.optimizer_step import OptimizerSteps
 
@@ -27,12 +29,19 @@ if TYPE_CHECKING:
     from whynan.records.intents import ArgumentIntent, FixKind
 
 
-class HeardObjects(Protocol):
-    """The objects that a run again is heard to use, and what they compute."""
+class Listener(Protocol):
+    """What is told of objects and calls while a program runs again."""
 
     def heard(self) -> AbstractContextManager[None]:
         """Hear what the program does while the block runs."""
         ...
+
+
+Heard = TypeVar("Heard", bound=Listener)
+
+
+class HeardObjects(Listener, Protocol):
+    """The objects that a run again is heard to use, and what they compute."""
 
     def of(self, cls: str) -> tuple[Any, ...]:
         """Those of a class, by its full public name."""
@@ -49,10 +58,10 @@ class HeardObjects(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArgumentProposal:
-    """An edit of a constructor's call, the live objects that it is about, and the verdict on what these compute."""
+    """An edit of a call, the verdict on what objects then compute; of a constructor's call the live objects of it."""
 
     edit: ArgumentEdit
-    live: LiveArgument
+    live: LiveArgument | None
     verdict: FixVerdict
 
 
@@ -62,6 +71,38 @@ def objects_of(codes: Iterable[str], owner: str = "") -> tuple[HeardObjects, ...
     classes = dict.fromkeys(cls for row in rows if row.owner == "module" for cls in row.classes)
     found: list[HeardObjects] = [ModuleCalls(tuple(classes))] if classes else []
     return (*found, *([OptimizerSteps()] if any(row.owner == "optimizer" for row in rows) else ()))
+
+
+def calls_of(codes: Iterable[str]) -> tuple[OperandCalls, ...]:
+    """What hears of the calls that the operands for some rules are of."""
+    rows = [row for code in codes for row in operands_of(code)]
+    return (OperandCalls(rows),) if rows else ()
+
+
+def operand_proposals(
+    finding: Finding, path: str, text: str, hear: Callable[[OperandCalls], OperandCalls | str]
+) -> Iterator[ArgumentProposal | Declined]:
+    """What could be given to the call at a finding's site, or why it cannot be written there.
+
+    ``path`` and ``text``: of the file that the site is in. ``hear``: runs what was bad once more.
+    """
+    heard: OperandCalls | str | None = None
+    for intent in operands_of(finding.rule):
+        edit = operand_edit(path, text, finding, intent)
+        if edit is None:
+            continue
+        if heard is None:
+            (calls,) = calls_of((finding.rule,))
+            heard = hear(calls)
+        verdict = None if isinstance(heard, str) else heard.verdict(intent)
+        if verdict is None or verdict.status == "unverified":
+            continue
+        if isinstance(edit, Declined):
+            yield edit
+            continue
+        if verdict.status == "guarded" and intent.instead:
+            verdict = verdict.model_copy(update={"why": f"{intent.instead}; {verdict.why}"})
+        yield ArgumentProposal(edit, None, verdict)
 
 
 def proposals(

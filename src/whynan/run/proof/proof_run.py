@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from whynan.records import Finding, Fix, Report
     from whynan.run.isolation import Isolation
-    from whynan.run.proof.arguments import HeardObjects
+    from whynan.run.proof.arguments import Heard, Listener
     from whynan.run.proof.further_run import End
     from whynan.run.region import Region
     from whynan.verify.in_place.live_objects import LiveArgument
@@ -85,7 +85,7 @@ class ProofRun(WholeRun):
         self.end_of_it: End = "end"
         self.why = ""
         self._tried = 0
-        self._objects: tuple[HeardObjects, ...] = ()
+        self._objects: tuple[Listener, ...] = ()
         self._hearing = ExitStack()
 
     def source_overrides(self) -> Loaded:
@@ -95,14 +95,15 @@ class ProofRun(WholeRun):
 
     def start_capture(self) -> None:
         """Look at everything from here on, and record the names."""
-        from whynan.run.proof.arguments import objects_of
+        from whynan.run.proof.arguments import calls_of, objects_of
 
         self.keeper = capsules.keeper_for(self.options)
         super().start_capture()
         for heard in self.heard.values():
             heard.begin()
         # it cannot be had later
-        self._objects = objects_of(key[0] for _, _, key, _ in self.asked["findings"])
+        codes = [key[0] for _, _, key, _ in self.asked["findings"]]
+        self._objects = (*objects_of(codes), *calls_of(codes))
         for objects in self._objects:
             self._hearing.enter_context(objects.heard())
 
@@ -184,9 +185,9 @@ class ProofRun(WholeRun):
                     return visits
         return _ELSEWHERE
 
-    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+    def hear(self, objects: Heard) -> Heard | str:
         """What has heard of the objects that this run uses; or why nothing has."""
-        return next((one for one in self._objects if type(one) is type(objects)), _UNHEARD)
+        return next((cast("Heard", one) for one in self._objects if type(one) is type(objects)), _UNHEARD)
 
     def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | str:
         """The report of a run with another text of a file, which makes its objects; or why there is none."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from whynan.records import Finding, Report, Site
     from whynan.records.intents import FixIntent, FixKind
     from whynan.records.neighbourhood import Neighbourhood
-    from whynan.run.proof.arguments import HeardObjects
+    from whynan.run.proof.arguments import Heard, Listener
     from whynan.traces import Trace
     from whynan.verify.in_place.live_objects import LiveArgument
     from whynan.verify.in_place.visits import Visits
@@ -77,7 +77,7 @@ class Rerunner(Protocol):
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         ...
 
-    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+    def hear(self, objects: Heard) -> Heard | str:
         """What hears of the objects that the run uses, once it has; or why it has not."""
         ...
 
@@ -110,7 +110,7 @@ class NoRerun:
         del path, text, line
         return self.why
 
-    def hear(self, objects: HeardObjects) -> str:
+    def hear(self, objects: Listener) -> str:
         """Why nothing is heard."""
         del objects
         return self.why
@@ -284,7 +284,7 @@ class _Proving:
         source = self._source(finding)
         if source is None or self._is_over():
             return settings
-        arguments = self._argument_fixes(finding)
+        arguments = self._argument_fixes(finding, source)
         made = self._edit_fixes(finding, source, intents)
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
@@ -332,24 +332,25 @@ class _Proving:
             )
         return made
 
-    def _argument_fixes(self, finding: Finding) -> tuple[Fix, ...]:
-        """The edits of the call that constructed the object at fault; or why there is none."""
+    def _argument_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
+        """The edits of what the object at fault was constructed with, or called with; or why there is none."""
         from whynan.fixes.candidates import Declined
         from whynan.fixes.python import patch
-        from whynan.run.proof.arguments import proposals
+        from whynan.run.proof.arguments import operand_proposals, proposals
         from whynan.source import sha256_of
 
         made: dict[str, Fix] = {}
         try:
-            for one in proposals(finding, self._user_texts(), self._again.hear):
+            operands = operand_proposals(finding, source.path, source.text, self._again.hear)
+            for one in itertools.chain(proposals(finding, self._user_texts(), self._again.hear), operands):
                 if isinstance(one, Declined):
                     made.setdefault(one.why, Fix(title=one.title, kind="source", patch=None, verdict=_declined(one)))
                     continue
                 edit, verdict, digest = one.edit, one.verdict, sha256_of(one.edit.path)
                 if digest is not None and self._hashes.setdefault(edit.path, digest) == digest:
                     if verdict.status in (*APPLICABLE, "distorting"):
-                        source = _Source(os.path.abspath(edit.path), edit.before)
-                        outcome = self._outcome(finding, source, edit.edited, makes_up=True, live=one.live)
+                        edited = _Source(os.path.abspath(edit.path), edit.before)
+                        outcome = self._outcome(finding, edited, edit.edited, makes_up=True, live=one.live)
                         verdict = _tried(verdict, outcome)
                     change = patch(edit.path, edit.before, edit.edited)
                     made[change] = Fix(title=edit.title, kind="source", patch=change, verdict=verdict)

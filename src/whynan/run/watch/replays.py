@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from whynan.records import Report, Site
     from whynan.replay.checkpoint import Mark, Marks
     from whynan.replay.plan import ReplayPlan, TailPlan
-    from whynan.run.proof.arguments import HeardObjects
+    from whynan.run.proof.arguments import Heard
     from whynan.run.proof.proving import Audience, Keep, Progress
     from whynan.run.suppressions import Baseline
     from whynan.traces.writer import TraceWriter
@@ -144,7 +144,7 @@ class ReplayRerunner:
             return None
         return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
 
-    def hear(self, objects: HeardObjects) -> HeardObjects | str:
+    def hear(self, objects: Heard) -> Heard | str:
         """What hears of the objects that a replay uses, once it has; or why it has not."""
         outcome = self._replay(self._way, objects.heard)
         return outcome.why if outcome.judged is None else self._differs(outcome) or objects

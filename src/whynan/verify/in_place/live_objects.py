@@ -108,7 +108,7 @@ class ModuleCalls:
         def computing(changed: dict[str, Any]) -> Callable[..., Any]:
             def compute(**values: Any) -> Any:
                 module, _, forward, _ = kept[values.pop(_WHICH)]
-                return _compute(module, forward, values, changed)
+                return compute_module(module, forward, values, changed)
 
             return compute
 
@@ -122,17 +122,17 @@ class ModuleCalls:
 
         @functools.wraps(forward)
         def hearing(module: Any, *args: Any, **kwargs: Any) -> Any:
-            if not isinstance(module, self._classes) or not _is_of_the_program(sys._getframe(1)):
+            if not isinstance(module, self._classes) or not calls_of_program(sys._getframe(1)):
                 return forward(module, *args, **kwargs)
             # its forward's own name for the module comes first
             given = dict(list(signature.bind(module, *args, **kwargs).arguments.items())[1:])
             state = {f"self.{name}": v for part in _state(module) for name, v in part.items() if v is not None}
-            with _unseen():
+            with unseen():
                 values = given | state
-                kept = {name: _copied(v) for name, v in values.items()} if self._keeps(module, values) else {}
+                kept = {name: copied(v) for name, v in values.items()} if self._keeps(module, values) else {}
             output = forward(module, *args, **kwargs)
             self._called[id(module)] = module
-            with _unseen():
+            with unseen():
                 key = type(module), isinstance(output, torch.Tensor) and not is_finite(output.detach())
             if kept and self._counts[key] < _MOST_CALLS:
                 self._counts[key] += 1
@@ -148,7 +148,7 @@ class ModuleCalls:
         return small and all(map(is_finite, tensors))
 
 
-def _is_of_the_program(frame: FrameType | None) -> bool:
+def calls_of_program(frame: FrameType | None) -> bool:
     """Whether a call is made by the program's own code, and not by a library's that has a module of its own."""
     while frame is not None:
         file = frame.f_code.co_filename
@@ -163,7 +163,7 @@ def _state(module: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return vars(module)["_parameters"], vars(module)["_buffers"]
 
 
-def _compute(module: Any, forward: Callable[..., Any], values: dict[str, Any], changed: dict[str, Any]) -> Any:
+def compute_module(module: Any, forward: Callable[..., Any], values: dict[str, Any], changed: dict[str, Any]) -> Any:
     """What a module's forward gives for some parameters, buffers and arguments by name, and some attributes."""
     bare = object.__new__(type(module))
     state = [{name: values.pop(f"self.{name}", None) for name in part} for part in _state(module)]
@@ -172,11 +172,12 @@ def _compute(module: Any, forward: Callable[..., Any], values: dict[str, Any], c
 
 
 @contextmanager
-def _unseen() -> Generator[None]:
+def unseen() -> Generator[None]:
     """What is done in the block is none of the program's operations."""
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
         yield
 
 
-def _copied(value: Any) -> Any:
+def copied(value: Any) -> Any:
+    """A tensor's copy, which needs a gradient where it does; anything else as it is."""
     return value.detach().clone().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
