@@ -230,7 +230,7 @@ class Marks(threading.local):
     def record_step(self, scaler: Any) -> None:
         """A step has been made, perhaps by a loss scaler: what came before it is done."""
         self._scaler = scaler
-        self.at_model = self.at_program = None
+        self.at_model = None
         self.after_step = self._mark("step")
 
     def record_scaled_loss(self, scaler: Any) -> None:

@@ -91,6 +91,11 @@ class ReplayOutcome:
     why: str = ""
 
 
+def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
+    """Whether a way leads from the program's start to a step that is not the first."""
+    return way.is_whole and fault.optimizer is not None and fault.step > 1
+
+
 def compiles() -> bool:
     """Whether anything of the program may have been compiled."""
     dynamo = sys.modules.get("torch._dynamo.utils")
@@ -133,6 +138,9 @@ def replay(
     left: list[object] = []
     """What a program leaves behind: the region is to see that it is held."""
     undo = UndoLog()
+    steps: Counter[Any] = Counter()
+    """How many each optimizer has made, where the program is run from its start to a later step."""
+    from_start = goes_past_steps(way, fault)
 
     def note_evidence(optimizer: Any) -> None:
         if not reached and not refused:
@@ -162,7 +170,10 @@ def replay(
             guard.here.deciding, guard.here.arrive = True, read
 
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if onward is not None and onward.first is not None and not onward.over:
+        if from_start:
+            steps[optimizer] += 1
+            guard.here.losses.clear()
+        elif onward is not None and onward.first is not None and not onward.over:
             with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                 onward.end_step(optimizer)
             if onward.over:
@@ -175,6 +186,11 @@ def replay(
             goes_on(onward, optimizer)
             return
         if fault.whole:
+            return
+        if from_start:
+            # it is another object, which the program has made anew
+            if type(optimizer) is type(fault.optimizer) and steps[optimizer] == fault.step - 1:
+                arrive(optimizer)
             return
         if fault.optimizer is None and fault.decision is None:
             # what was read, or held, is not met any more

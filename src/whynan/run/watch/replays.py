@@ -140,7 +140,7 @@ class ReplayRerunner:
         return RunOnce(f"{why}; {RERUN}") if self._advised else why
 
     def _differs(self, outcome: ReplayOutcome) -> str | None:
-        if outcome.judged is None or outcome.judged.same_as(self._fault.judged):
+        if outcome.judged is None or _is_same(self._way, outcome.judged, self._fault):
             return None
         return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
 
@@ -287,7 +287,10 @@ class Replays:
         if is_one_of_several():
             refused.append(Note.create("replay_together"))
         left = fault.raised.frames if fault.raised is not None else ()
-        tried = [] if refused else [*self.called, *replay_plans(self._marks.kept(), left)]
+        # what was bad before the step is born on the way from the start, if at all
+        start = self._program_start() if fault.judged.spoilt and fault.step > 1 else None
+        beginning = [] if start is None else replay_plans([start], left)
+        tried = [] if refused else [*beginning, *self.called, *replay_plans(self._marks.kept(), left)]
         suspected: list[Note] = []
         for way, eager, region, outcome in self._runs(fault, tried):
             why = ""
@@ -295,7 +298,7 @@ class Replays:
                 why = outcome.why
             elif eager and outcome.judged.is_good:
                 suspected.append(Note.create("compiler_suspected", way=way.where, eager=eager))
-            elif not outcome.judged.same_as(fault.judged):
+            elif not _is_same(way, outcome.judged, fault):
                 why = "other losses or gradients than in the step itself"
             elif not region.report.findings and region.report.coverage.notes_of("allowed"):
                 return None
@@ -305,7 +308,7 @@ class Replays:
             elif not region.report.findings:
                 why = "nothing bad was born in it"
             else:
-                said = (*suspected[:1], *_spoilt(fault))
+                said = (*suspected[:1], *(() if way.is_whole else _spoilt(fault)))
                 report = with_surroundings(region.report, region.trace)
                 replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
                 report = _replayed(report, replay_, said)
@@ -395,7 +398,7 @@ class Replays:
 
         `error`: what the program raised, if that is how it ended.
         """
-        beginning = self._program_start()
+        beginning = None if self._guard.steps else self._program_start()
         if beginning is None or not (self._options.prove and (error is None or isinstance(error, Exception))):
             region.prove(NoRerun(RUN_ONCE if self._options.prove else NOT_ASKED))
             return
@@ -451,10 +454,12 @@ class Replays:
     def _looked(self, region: Region, fault: Fault, way: ReplayPlan) -> Generator[None]:
         """A region around a replay: the program goes on after it."""
         from whynan.capture.torch.provenance.before_the_run import Inherited
+        from whynan.training.replay import goes_past_steps
 
         def tell(capture: Capture) -> None:
-            capture.begin_at(fault.step)
-            if fault.optimizer is not None:
+            from_start = goes_past_steps(way, fault)
+            capture.begin_at(1 if from_start else fault.step)
+            if fault.optimizer is not None and not from_start:
                 capture.set_inherited_state(Inherited(fault))
                 capture.set_scale_fall(fault.scale_fall)
             if way.amid is not None:
@@ -478,6 +483,12 @@ def _has_mapped_memory() -> bool:
     """Whether the program's own modules hold memory that is a file: what is written there cannot be held back."""
     mapped = (mmap.mmap, np.memmap)
     return any(isinstance(value, mapped) for names in own_modules() for value in list(names.values()))
+
+
+def _is_same(way: ReplayPlan, found: StepEvidence, fault: Fault) -> bool:
+    from whynan.training.replay import goes_past_steps
+
+    return found.same_as(fault.judged, made_anew=goes_past_steps(way, fault))
 
 
 def _shortest(found: list[TailPlan]) -> list[TailPlan]:

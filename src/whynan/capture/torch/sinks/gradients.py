@@ -46,13 +46,16 @@ class StepEvidence:
         """Whether nothing is NaN or Inf."""
         return not self.bad and not self.bad_loss
 
-    def same_as(self, other: StepEvidence) -> bool:
+    def same_as(self, other: StepEvidence, *, made_anew: bool = False) -> bool:
         """Whether both have the same losses, bit for bit, and the same elements of the same gradients are bad.
 
-        Not where the elements of one are not known any more.
+        Not where the elements of one are not known any more. ``made_anew``: the parameters of one are others, in the
+        same order.
         """
         if self.losses != other.losses or len(self.bad) != len(other.bad):
             return False
+        if made_anew:
+            return all(_is_same(one, two) for (_, one), (_, two) in zip(self.bad, other.bad, strict=True))
         theirs_ = {id(p): mask for p, mask in other.bad}
         return all(id(p) in theirs_ and _is_same(mask, theirs_[id(p)]) for p, mask in self.bad)
 
