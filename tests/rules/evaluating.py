@@ -34,12 +34,17 @@ def freedom(x: Tensor, d: int) -> int:
     return min(x.shape[d] - 1, 1)
 
 
+def count(x: Tensor, d: int | None = None) -> int:
+    """The number of elements, of all or over a dimension, at least 1."""
+    return max(x.numel() if d is None else x.shape[d], 1)
+
+
 def operator(name: str) -> Any:
     """What a name that is called means; raises ``NameError`` where PyTorch has no function of that name."""
     if name == "finfo":
         return _Limits
-    if name == "freedom":
-        return freedom
+    if name in ("freedom", "count"):
+        return {"freedom": freedom, "count": count}[name]
     found = next((f for s in _SPACES if callable(f := getattr(s, name, None)) and not isinstance(f, torch.dtype)), None)
     if found is None:
         raise NameError(name)

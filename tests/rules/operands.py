@@ -45,6 +45,8 @@ for _name in ("lgamma", "digamma"):
     of(f"{_name}(x)", {"x": [0.0, -1.0, 2.5]}, x=[0.5, 2.5])
 for _name in ("logit", "ndtri"):
     of(f"{_name}(x)", {"x": [0.0, 1.0, 0.5]}, x=[0.25, 0.5])
+for _name in ("log", "log2", "log10"):
+    of(f"{_name}(1 - x)", {"x": [1.0, 0.5]}, x=[0.25, -3.0])
 of("log1p(x)", {"x": [-1.0, 1.0]}, x=[-0.5, 2.0])
 of("acosh(x)", {"x": [1.0, 0.5, 2.0]}, x=[1.5, 3.0])
 of("rsqrt(b)", {"b": [0.0, 1.0]}, b=[0.5, 2.0])
@@ -254,6 +256,11 @@ of("where(c, exp(x) - 1, y)", lambda f: {"c": [False, True], "x": [1.6 * steep(f
 
 # -- reductions and losses --------------------------------------------------------------------------------------------
 of("mean(x)", {"x": []}, x=X)
+for _name in ("mse_loss", "l1_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits"):
+    of(f"WN601 {_name}(x, y)", {"x": [], "y": []}, x=P, y=Q)
+for _name, _number in (("smooth_l1_loss", "beta"), ("huber_loss", "delta")):
+    of(f"WN601 {_name}(x, y)", {"x": [], "y": []}, x=P, y=Y)
+    of(f"WN601 {_name}(x, y, {_number}=b)", {"x": [], "y": [], "b": 0.5}, x=P, y=Y, b=0.5)
 of("mean(x, d, k)", {"x": [[], []]}, x=[X, Y])
 for _name in ("cross_entropy", "nll_loss"):
     of(f"{_name}(x, t)", {"x": [X, Y], "t": [-100, -100]}, x=[[-0.5, -1.0, -2.0], [-1.5, -0.75, -0.25]], t=[0, -100])

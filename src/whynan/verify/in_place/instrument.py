@@ -177,6 +177,7 @@ class _Adder(ast.NodeTransformer):
     def __init__(self) -> None:
         self.lines: list[int] = []
         self.expressions: list[str] = []
+        self._callees: set[ast.expr] = set()
 
     def block(self, statements: list[ast.stmt], *, head: bool = False) -> None:
         """Put a call before each statement, in the blocks inside them too."""
@@ -206,7 +207,15 @@ class _Adder(ast.NodeTransformer):
                     entries[:] = [self.visit(v) if isinstance(v, ast.expr) else v for v in entries]
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        self._callees.add(node.func)
         return self._shown(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        # it may be a property, which is not asked for once more
+        if isinstance(node.ctx, ast.Load) and node not in self._callees:
+            return self._shown(node)
+        self.generic_visit(node)
+        return node
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         if isinstance(node.ctx, ast.Load):

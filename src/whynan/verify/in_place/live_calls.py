@@ -30,26 +30,27 @@ _MOST_CALLS: Final = 4
 _MOST_ELEMENTS: Final = 1 << 22
 """A call with more elements is not kept."""
 _WHICH: Final = "call number"
-_PREFIX: Final = "self."
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call: the object, its method as it was, what it was made of and given, and whether it gave NaN or Inf."""
+    """One call: the object, its method as it was, what it was given, and whether it gave NaN or Inf.
+
+    A module's parameters are of what it was given; a distribution is made anew of its own.
+    """
 
     live: Any
     method: Callable[..., Any]
     values: dict[str, Any]
+    own: dict[str, Any]
     is_bad: bool
 
     def compute(self, values: dict[str, Any]) -> Any:
         """What the method gives for other tensors."""
-        given = dict(values)
         if isinstance(self.live, torch.nn.Module):
-            return compute_module(self.live, self.method, given, {})
-        own = {name.removeprefix(_PREFIX): given.pop(name) for name in [*given] if name.startswith(_PREFIX)}
-        made = type(self.live)(**own, validate_args=False) if own else self.live
-        return self.method(made, **given)
+            return compute_module(self.live, self.method, dict(values), {})
+        made = type(self.live)(**self.own, validate_args=False) if self.own else self.live
+        return self.method(made, **values)
 
 
 class OperandCalls:
@@ -108,15 +109,19 @@ class OperandCalls:
                 return method(live, *args, **kwargs)
             given = dict(list(signature.bind(live, *args, **kwargs).arguments.items())[1:])
             with unseen():
-                values = given | {f"{_PREFIX}{name}": value for name, value in _parts(live).items()}
-                kept = {name: copied(v) for name, v in values.items()} if self._keeps(live, values) else {}
+                parts = _parts(live)
+                is_kept = self._keeps(live, given | parts)
+                values = {name: copied(v) for name, v in given.items()} if is_kept else {}
+                own = {name: copied(v) for name, v in parts.items()} if is_kept else {}
             output = method(live, *args, **kwargs)
             with unseen():
                 outputs = output if isinstance(output, tuple) else (output,)
                 is_bad = bool(bad_kinds(tensors_in({str(i): o for i, o in enumerate(outputs)}).values()))
-            if kept and self._counts[type(live), is_bad] < _MOST_CALLS:
+            if is_kept and self._counts[type(live), is_bad] < _MOST_CALLS:
                 self._counts[type(live), is_bad] += 1
-                self._kept.append(_Call(live, method, kept, is_bad))
+                if isinstance(live, torch.nn.Module):
+                    values, own = values | {f"self.{name}": value for name, value in own.items()}, {}
+                self._kept.append(_Call(live, method, values, own, is_bad))
             return output
 
         return hearing

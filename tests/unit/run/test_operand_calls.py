@@ -1,0 +1,137 @@
+"""An operand of the call at fault, given otherwise: a row of an attention's mask, a sample at the end of a support."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+import whynan
+from whynan.rules import arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from whynan.records import Fix
+
+pytestmark = pytest.mark.proof
+
+ATTENTION = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+attention = nn.MultiheadAttention(8, 2, batch_first=True)
+x = torch.randn(3, 4, 8)
+pad = torch.zeros(3, 4, dtype=torch.bool)
+pad[1] = True
+mask = torch.zeros(4, 4).masked_fill(torch.ones(4, 4).tril().bool(), -torch.inf)
+
+def train():
+    out, _ = attention(x, x, x, MASK)
+    loss = out.pow(2).mean()
+    loss.backward()
+    return loss
+"""
+SAMPLES = """
+import torch
+from torch import nn
+from torch.distributions import Beta, Gamma, Normal, TanhTransform, TransformedDistribution
+
+torch.manual_seed(0)
+net = nn.Linear(3, 2)
+x = torch.randn(16, 3)
+y = torch.rand(16)
+y[4] = SAMPLE
+
+def train():
+    a, b = nn.functional.softplus(net(x)).add(1).unbind(-1)
+    loss = -DISTRIBUTION.log_prob(y).mean()
+    loss.backward()
+    return loss
+"""
+TANH = "TransformedDistribution(Normal(a, b), [TanhTransform()])"
+
+
+def fixes_of(module: ModuleType) -> list[Fix]:
+    """The changes of the first finding that have a patch."""
+    report = whynan.explain(module.train, rerun=True)
+    return [fix for fix in report.findings[0].fixes if fix.patch]
+
+
+def added(fix: Fix) -> str:
+    (line,) = [line[1:].strip() for line in (fix.patch or "").splitlines() if line[:1] == "+" and line[:3] != "+++"]
+    return line
+
+
+@pytest.mark.parametrize(
+    ("mask", "line"),
+    [
+        (
+            "key_padding_mask=pad",
+            "attention(x, x, x, key_padding_mask=torch.masked_fill(pad, torch.all(pad, dim=-1, keepdim=True), False))",
+        ),
+        ("pad", "out, _ = attention(x, x, x, torch.masked_fill(pad, torch.all(pad, dim=-1, keepdim=True), False))"),
+        (
+            "attn_mask=mask",
+            "out, _ = attention(x, x, x, attn_mask=torch.clamp(mask, min=torch.finfo(mask.dtype).min))",
+        ),
+        (
+            "attn_mask=mask.isinf()",
+            "attention(x, x, x, attn_mask=operand.masked_fill(operand.all(dim=-1, keepdim=True), False))",
+        ),
+    ],
+)
+def test_a_row_that_is_masked_whole(mask: str, line: str, loaded: Callable[[str], ModuleType]) -> None:
+    (fix, *_) = fixes_of(loaded(ATTENTION.replace("MASK", mask)))
+    assert fix.verdict.status == "guarded"
+    assert line in (fix.patch or "")
+    assert fix.verdict.why.startswith("what a row that is masked whole attends to is no number of any meaning; ")
+
+
+@pytest.mark.parametrize(
+    ("distribution", "sample", "operand"),
+    [
+        ("Beta(a, b)", "1.0", "torch.where(y == 0, torch.finfo(y.dtype).tiny, torch.where(y == 1, "),
+        ("Beta(a, b)", "0.0", "torch.where(y == 0, torch.finfo(y.dtype).tiny, torch.where(y == 1, "),
+        ("Gamma(a, b)", "0.0", "torch.where(y == 0, torch.finfo(y.dtype).tiny, y)"),
+        (TANH, "-1.0", "torch.where(torch.abs(y) == 1, torch.sign(y) * (1 - torch.finfo(y.dtype).eps / 2), y)"),
+    ],
+)
+def test_a_sample_at_the_end_of_a_support(
+    distribution: str, sample: str, operand: str, loaded: Callable[[str], ModuleType]
+) -> None:
+    module = loaded(SAMPLES.replace("DISTRIBUTION", distribution).replace("SAMPLE", sample))
+    (fix, *_) = fixes_of(module)
+    assert fix.verdict.status in ("guarded", "verified")
+    assert operand in added(fix)
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        (ATTENTION.replace("MASK", "key_padding_mask=pad"), "masked_fill(x, x, False)"),
+        (ATTENTION.replace("MASK", "key_padding_mask=pad"), "masked_fill(x, all(x), False)"),
+        (SAMPLES.replace("DISTRIBUTION", "Beta(a, b)").replace("SAMPLE", "1.0"), "clamp(x, min=0.05, max=0.95)"),
+        (SAMPLES.replace("DISTRIBUTION", "Gamma(a, b)").replace("SAMPLE", "0.0"), "clamp(x, min=0.05)"),
+    ],
+)
+def test_an_operand_that_moves_what_is_healthy_or_mends_nothing_is_refused(
+    text: str, wrong: str, loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin: the rows of another catalogue."""
+    rows = tuple(replace(row, replacement=wrong) for row in arguments.OPERANDS)
+    monkeypatch.setattr(arguments, "OPERANDS", rows)
+    statuses = {fix.verdict.status for fix in fixes_of(loaded(text)) if fix.title in {row.title for row in rows}}
+    assert statuses == {"rejected"}
+
+
+def test_a_program_without_such_a_call_has_no_such_change(loaded: Callable[[str], ModuleType]) -> None:
+    text = ATTENTION.replace(
+        "attention(x, x, x, MASK)", "(x @ x.mT).masked_fill(pad[:, None], -torch.inf).softmax(-1), 0"
+    )
+    module = loaded(text.replace("x = torch", "x = nn.Parameter(torch.ones(3, 4, 8)); _ = torch"))
+    titles = {row.title for row in arguments.OPERANDS}
+    assert not any(fix.title in titles for fix in fixes_of(module))
