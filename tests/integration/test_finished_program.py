@@ -216,3 +216,52 @@ def test_a_program_that_goes_on_after_such_a_step_has_its_numbers(tmp_path: Path
     unproved, _ = run(tmp_path, OPTIMIZER, "--on-nonfinite", "raise", "--no-proof")
     assert done.stdout == unproved.stdout
     assert done.stdout.startswith("raised NonFiniteError\n1 ")
+
+
+LATER = """\
+import torch
+
+
+class Scaled(torch.optim.Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+        self.made = 0
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        self.made += 1
+        for group in self.param_groups:
+            for p in group["params"]:
+                left = torch.full_like(p, 5.0 - self.made)
+                p.sub_(group["lr"] * p.grad / left)
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(3, 2)
+optimizer = Scaled(model.parameters(), lr=0.1)
+x = torch.randn(8, 3)
+for step in range(12):
+    optimizer.zero_grad()
+    loss = model(x).square().mean()
+    loss.backward()
+    optimizer.step()
+    print(step, loss.item())
+"""
+
+
+def test_a_later_step_that_bears_bad_numbers_itself_is_led_back_from_the_start(tmp_path: Path) -> None:
+    """Watched steps keep no copies of the weights: the program is run again from its first operation, to that step."""
+    done, report = run(tmp_path, LATER)
+    (finding,) = report["findings"]
+    assert (finding["site"]["line"], finding["phase"], finding["step"]) == (15, "optimizer", 5)
+    assert finding["rule"] != "WN004"
+    assert report["run"]["replay"]["faithful"]
+    assert best(report)["status"] in ("verified", "guarded")
+    assert [line.split()[0] for line in done.stdout.splitlines()] == ["0", "1", "2", "3", "4"]
+
+
+def test_a_program_with_another_thread_is_not_run_again_for_such_a_step(tmp_path: Path) -> None:
+    """The twin: what the thread does meanwhile would not be put back."""
+    beside = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    _, report = run(tmp_path, beside + LATER)
+    assert {finding["rule"] for finding in report["findings"]} == {"WN004"}

@@ -499,3 +499,34 @@ def test_a_sum_of_very_many_is_judged_whole() -> None:
         "rejected",
         "the value is 0.468 where the exact one is 0.5, on the failing input",
     )
+
+
+def softmax_by_hand(x: Any) -> Any:
+    e = torch.exp(x / 0.1)
+    return e / e.sum(-1, keepdim=True)
+
+
+@pytest.mark.parametrize(
+    ("repaired", "status"),
+    [
+        (lambda x: (x / 0.1).softmax(-1), "verified"),
+        # of a mask that a 0 beside an Inf is, nothing is kept
+        (lambda x: (x / 0.1).softmax(-1) * (1 + 1e-3 * (x > 30)), "rejected"),
+        (lambda x: (x / 0.2).softmax(-1), "rejected"),
+    ],
+)
+def test_what_overflows_before_two_forms_part_is_not_kept(repaired: Callable[[Any], Any], status: str) -> None:
+    """``x / 0.1`` is Inf at an extreme of x, where one form gives 0 beside it and the other NaN."""
+    verdict = judge(softmax_by_hand, repaired, [{"x": (8 * drawn(6, 4)).requires_grad_()}], kind="reformulation")
+    assert verdict.status == status
+
+
+def test_an_overflow_of_the_new_form_alone_is_told_of() -> None:
+    """The twin: the original has no Inf there."""
+    verdict = judge(
+        lambda x: torch.exp(x) / torch.exp(x).sum(-1, keepdim=True),
+        lambda x: (x * 10 / 10).softmax(-1),
+        [{"x": (50 * drawn(6, 4)).requires_grad_()}],
+        kind="reformulation",
+    )
+    assert verdict.status == "rejected"

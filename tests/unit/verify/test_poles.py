@@ -82,8 +82,8 @@ def test_where_nothing_is_healthy_nothing_is_out_of_proportion() -> None:
 def test_what_the_values_beside_it_come_to_is_right() -> None:
     old = np.array([NAN, NAN, 1.0])
     around = [np.array([1.0, -3.0, 1.0]), np.array([0.9999, 3.0, 1.0])]
-    assert limit_objection(old, np.array([1.0, 0.0, 5.0]), around, HEALTHY) is None
-    found = limit_objection(old, np.array([0.0, 0.0, 1.0]), around, HEALTHY)
+    assert limit_objection(old, np.array([1.0, 0.0, 5.0]), around, HEALTHY, list) is None
+    found = limit_objection(old, np.array([0.0, 0.0, 1.0]), around, HEALTHY, list)
     assert found is not None
     assert (found.place, found.value) == (0, 0.0)
     assert found.right.startswith("undefined and the values beside it come to 1")
@@ -91,4 +91,17 @@ def test_what_the_values_beside_it_come_to_is_right() -> None:
 
 @pytest.mark.parametrize("around", [[], [np.array([1.0])], [np.array([1.0]), np.array([NAN])]])
 def test_without_values_on_both_sides_there_is_no_limit(around: list[Any]) -> None:
-    assert limit_objection(np.array([NAN]), np.array([0.0]), around, HEALTHY) is None
+    assert limit_objection(np.array([NAN]), np.array([0.0]), around, HEALTHY, list) is None
+
+
+@pytest.mark.parametrize(
+    ("nearer", "is_limit"),
+    [([1.0, 0.9999], True), ([2.0, 2.0], False), ([2.0, 7.0], False), ([1.0], True), ([1.0, NAN], True)],
+)
+def test_where_nearer_values_come_to_another_number_there_is_no_limit(nearer: list[float], is_limit: bool) -> None:
+    """As at a pole, where they grow."""
+    around = [np.array([1.0]), np.array([0.9999])]
+    found = limit_objection(
+        np.array([-INF]), np.array([5.0]), around, HEALTHY, lambda: [np.array([value]) for value in nearer]
+    )
+    assert (found is not None) == is_limit
