@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _FRAMES: Final = 24
 """So many frames are looked at, the innermost first."""
-SHORT: Final = 3.0
+SHORT: Final = 5.0
 """Seconds of processor time from its first operation in which a program has to be over for a replay of all of it."""
 SOON: Final = 60.0
 """The same in seconds of the clock."""

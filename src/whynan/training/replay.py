@@ -92,8 +92,8 @@ class ReplayOutcome:
 
 
 def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
-    """Whether a way leads from the program's start to a step that is not the first."""
-    return way.is_whole and fault.optimizer is not None and fault.step > 1
+    """Whether a way leads from the program's start, past other steps, to one that found its weights bad."""
+    return way.is_whole and fault.optimizer is not None and bool(fault.judged.spoilt)
 
 
 def compiles() -> bool:
@@ -139,8 +139,8 @@ def replay(
     """What a program leaves behind: the region is to see that it is held."""
     undo = UndoLog()
     steps: Counter[Any] = Counter()
-    """How many each optimizer has made, where the program is run from its start to a later step."""
-    from_start = goes_past_steps(way, fault)
+    """How many each optimizer has made, where the program is run from its start to a later one."""
+    from_start = guard.steps > 0 and goes_past_steps(way, fault)
 
     def note_evidence(optimizer: Any) -> None:
         if not reached and not refused:
@@ -189,7 +189,8 @@ def replay(
             return
         if from_start:
             # it is another object, which the program has made anew
-            if type(optimizer) is type(fault.optimizer) and steps[optimizer] == fault.step - 1:
+            came_as_far = steps[optimizer] == fault.step - 1 and max(steps.values(), default=0) == guard.steps
+            if came_as_far and type(optimizer) is type(fault.optimizer):
                 arrive(optimizer)
             return
         if fault.optimizer is None and fault.decision is None:

@@ -209,6 +209,11 @@ RULE = Rule(
             "log(where(v == 0, 1, v)) + a / where(v == 0, 1, v)",
             variance="where(v == 0, 1, v)",
         ),
+        guard(
+            "the least that 1 - x can be, instead of 0 in the odds",
+            "x / (1 - x)",
+            "x / where(x == 1, finfo(x).eps / 2, 1 - x)",
+        ),
         *LOG,
         *LOG1P,
         guard("the smallest normal number instead of 0", "xlogy(y, x)", "xlogy(y, where(x == 0, finfo(x).tiny, x))"),

@@ -288,7 +288,7 @@ class Replays:
             refused.append(Note.create("replay_together"))
         left = fault.raised.frames if fault.raised is not None else ()
         # what was bad before the step is born on the way from the start, if at all
-        start = self._program_start() if fault.judged.spoilt and fault.step > 1 else None
+        start = self._program_start() if fault.judged.spoilt and self._guard.steps else None
         beginning = [] if start is None else replay_plans([start], left)
         tried = [] if refused else [*beginning, *self.called, *replay_plans(self._marks.kept(), left)]
         suspected: list[Note] = []
