@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 from whynan.replay.checkpoint import stack
 from whynan.replay.continuation.code import compile_tail
 from whynan.replay.continuation.liveness import GOES_ON, guard_while_loops
+from whynan.replay.snapshot import rng
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,6 +82,11 @@ class ReplayPlan(Protocol):
         """Where it begins, if the step has done something before that; else None."""
         ...
 
+    @property
+    def differentiates_as_then(self) -> bool:
+        """Whether it begins in the modes (``no_grad`` and its like) of its mark, and not in those of the step."""
+        ...
+
     def roots(self) -> list[Any]:
         """What its code can change."""
         ...
@@ -99,6 +105,7 @@ class TailPlan:
 
     mark: Mark
     standing: FrameCheckpoint
+    differentiates_as_then: bool = False
     kind: Literal["loop"] = "loop"
 
     @property
@@ -158,6 +165,7 @@ class CallPlan:
     moving: list[tuple[Slot, Any]] = field(default_factory=list)
     batches: list[tuple[Any, BatchOrigin]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
+    differentiates_as_then: bool = False
     kind: Literal["step"] = "step"
 
     @property
@@ -183,6 +191,9 @@ class CallPlan:
 def replay_plans(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterator[TailPlan]:
     """The ways to what led to here, the best first: what runs the most of it, and least else.
 
+    Where gradients were wanted at a mark and are not here, the bad number may be in a function under ``no_grad``: then
+    there is a way in the modes of the mark, too.
+
     `left`: the frames that an exception has left, where the program is over.
     """
     alive = [*left, *stack(libraries=True)]
@@ -191,6 +202,8 @@ def replay_plans(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterato
         standing = next((s for s in mark.frames if any(s.frame is frame for frame in alive)), None)
         if standing is not None:
             yield TailPlan(mark, standing)
+            if mark.rng.switches != rng().switches:
+                yield TailPlan(mark, standing, differentiates_as_then=True)
 
 
 def _build_tail(way: TailPlan, is_over: Callable[[], bool]) -> Callable[[], object]:

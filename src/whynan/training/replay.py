@@ -220,7 +220,7 @@ def replay(
             return ReplayOutcome(None, f"it cannot be made ({error})")
         # a `with` around the mark is entered again, and leaves behind what was before it; one that an exception has
         # left is not, where a loop is in it
-        switches = way.rng.switches if fault.raised else begun.switches
+        switches = way.rng.switches if fault.raised or way.differentiates_as_then else begun.switches
         restore(dataclasses.replace(way.rng, switches=switches, inference=begun.inference))
         if guard.here.depth:
             torch._C._set_grad_enabled(guard.here.differentiates)
