@@ -36,7 +36,9 @@ class PoseRegressor(nn.Module):
 
     def __init__(self, features=16):
         super().__init__()
-        self.backbone = nn.Sequential(nn.Conv2d(1, features, 5, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten())
+        self.backbone = nn.Sequential(
+            nn.Conv2d(1, features, 5, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten()
+        )
         self.head = nn.Linear(4 * features, 6)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)

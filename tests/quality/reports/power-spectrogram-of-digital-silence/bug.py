@@ -19,7 +19,9 @@ class Separator(nn.Module):
     def __init__(self, channels=16, kernel=16):
         super().__init__()
         self.encoder = nn.Conv1d(1, channels, kernel, stride=kernel // 2, bias=False)
-        self.mask = nn.Sequential(nn.Conv1d(channels, channels, 3, padding=1), nn.ReLU(), nn.Conv1d(channels, channels, 1))
+        self.mask = nn.Sequential(
+            nn.Conv1d(channels, channels, 3, padding=1), nn.ReLU(), nn.Conv1d(channels, channels, 1)
+        )
         self.decoder = nn.ConvTranspose1d(channels, 1, kernel, stride=kernel // 2, bias=False)
 
     def forward(self, mixture):
