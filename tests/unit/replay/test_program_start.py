@@ -25,9 +25,10 @@ def test_it_holds_one_frame(marks: Marks) -> None:
     assert marks.at_program not in marks.kept()
 
 
-def test_a_step_lets_go_of_it(marks: Marks) -> None:
+def test_a_step_keeps_it_for_a_later_one_that_finds_its_weights_bad(marks: Marks) -> None:
     marks.record_step(None)
-    assert marks.at_program is None
+    assert marks.at_program is not None
+    assert marks.at_program not in marks.kept()
 
 
 def test_time_lets_go_of_it(marks: Marks, monkeypatch: pytest.MonkeyPatch) -> None:
