@@ -29,7 +29,7 @@ from onnx import (
 )
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.files import STRANGERS, unreadable
+from whynan.models.strangers import STRANGERS, unreadable
 
 # -- The parts of an ONNX model one after another: its graphs, those in bodies and functions, their nodes and tensors
 

@@ -16,10 +16,10 @@ import onnx
 from onnx import ModelProto, TensorProto
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.files import unreadable
 from whynan.models.onnx.model import AGAIN, bits_of, graphs, nodes, read_model, signature_of, tensors, text_of
 from whynan.models.onnx.model import Signature as Signature
 from whynan.models.onnx.operators import check_operators, opset_of
+from whynan.models.strangers import unreadable
 
 # -- The files beside an ONNX model that hold its weights: checked before any engine opens them ------------------------
 
