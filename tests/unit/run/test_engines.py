@@ -14,7 +14,7 @@ from whynan.models.onnx.binding import write_feeds
 from whynan.models.onnx.opening import open_model
 from whynan.run.onnx.engine_process import Runner
 from whynan.run.onnx.engines import EngineProcess, Settings
-from whynan.run.onnx.inference import FEEDS, JOB, OUTCOME
+from whynan.run.onnx.job import FEEDS, JOB, OUTCOME
 from whynan.traces.reader import read_trace
 
 

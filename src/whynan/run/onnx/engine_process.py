@@ -16,14 +16,11 @@ from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.segments import memory_exceeded_note
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Note, Run
-from whynan.run.fix.onnx import MEND, prove_graph_fixes
 from whynan.run.onnx.explaining import agree, explaining, folding_note, is_bad, unexplained
-from whynan.run.onnx.inference import FEEDS, JOB, KEPT, OUTCOME, failed_after
-from whynan.run.onnx.kept_nodes import hand_over
+from whynan.run.onnx.job import FEEDS, JOB, KEPT, MEND, OUTCOME, failed_after
 from whynan.run.output.files import write_text
-from whynan.run.output.run_trace import redact_run
-from whynan.run.pipeline import versions
-from whynan.run.proof.whole_program import binding
+from whynan.run.parent import binding
+from whynan.run.versions import versions
 from whynan.traces.writer import TraceWriter
 
 if TYPE_CHECKING:
@@ -82,19 +79,21 @@ class Runner:
 
         job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
         if MEND in job:
+            from whynan.run.fix.onnx import prove_graph_fixes
+
             return prove_graph_fixes(_model(job).proto, job, place)
         feeds = read_feeds(place / FEEDS, job["feeds"])
         settings = settings_of(job)
         writer = TraceWriter(job["trace"], redact=job["redact"])
         known = _run_record(job)
-        writer.begin(redact_run(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
+        writer.begin(_public(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
         births = self._observer(job, settings, Recorder(writer), ranges=job["ranges"])
         try:
             outcome = self._opened(settings).run(feeds, births)
         except RunError as error:
             births.notes[failed_after(error.nodes)] = None
             births.notes.update(_notes(memory_exceeded_note(settings.memory)))
-            writer.end(redact_run(writer, _ended(known, births.end(), failed=error.what)))
+            writer.end(_public(writer, _ended(known, births.end(), failed=error.what)))
             raise
         births, executed, chosen = self._explanation(job, settings, feeds, births, outcome)
         sites = self._sites[_key(chosen)]
@@ -116,8 +115,10 @@ class Runner:
         run = known.model_copy(update={"inference": known.inference.model_copy(update=told)})
         found = births.end()
         if births.keeper is not None:
+            from whynan.run.onnx.kept_nodes import hand_over
+
             hand_over(births.keeper, found, executed, place / KEPT, settings.engine)
-        writer.end(redact_run(writer, _ended(run, found)))
+        writer.end(_public(writer, _ended(run, found)))
         return {}
 
     def _observer(
@@ -199,6 +200,15 @@ def _key(settings: EngineSettings) -> _Key:
 
 def _notes(*notes: Note | None) -> dict[Note, None]:
     return dict.fromkeys(note for note in notes if note)
+
+
+def _public(writer: TraceWriter, run: Run) -> Run:
+    """What of a run may stand in its trace."""
+    if writer.names is None:
+        return run
+    from whynan.run.output.run_trace import redact_run
+
+    return redact_run(writer, run)
 
 
 def _ended(run: Run, trace: Trace, *, failed: str | None = None) -> Run:

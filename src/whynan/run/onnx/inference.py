@@ -15,10 +15,9 @@ from whynan.errors import UsageError
 from whynan.models.extras import need
 from whynan.records import ExitStatus, Note
 from whynan.rules.catalogue import readings
-from whynan.run.fix.onnx import JOB as JOB
-from whynan.run.fix.onnx import OUTCOME as OUTCOME
 from whynan.run.fix.onnx import with_fixes
 from whynan.run.onnx.engines import EngineProcess, Settings
+from whynan.run.onnx.job import FEEDS, JOB, KEPT, OUTCOME, TRACE, failed_after
 from whynan.run.output.delivery import progress_message
 from whynan.run.pipeline import VERDICTS, build_report, with_note
 from whynan.run.suppressions import allowance
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 # -- The run of an ONNX model: in a process of its own, so that what crashes an engine is something to report ----------
 
 
-FEEDS: Final = "feeds"
-TRACE: Final = "trace"
-KEPT: Final = "kept"
 _LONGEST: Final = 400
 _HEALTHY: Final = 4
 """Cases that fixes have to leave as they are."""
@@ -226,11 +222,6 @@ def _notes(recorded: Recorded, failed: str | None) -> tuple[Note, ...]:
     # a crash has written nothing of its own
     kept = [note for note in notes if note.kind not in ("no_facts", "unfinished")]
     return (*kept, failed_after(recorded.trace.coverage.events))
-
-
-def failed_after(nodes: int) -> Note:
-    """The note of a run that an engine has ended."""
-    return Note.create("failed_after", nodes=nodes)
 
 
 def _with_run(report: Report, case: Case, recorded: Recorded, failed: str | None) -> Report:
