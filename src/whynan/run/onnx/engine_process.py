@@ -8,8 +8,9 @@ import signal
 import sys
 import traceback
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from whynan.analysis import judge_births
 from whynan.capture.onnx.execution import RunError
@@ -34,6 +35,14 @@ if TYPE_CHECKING:
     from whynan.traces import Trace
 
 
+_NEEDED: Final = (
+    "whynan.capture.onnx.engine",
+    "whynan.capture.onnx.graph.sites",
+    "whynan.capture.onnx.graph.written",
+    "whynan.capture.onnx.provenance.silent",
+    "whynan.capture.onnx.recorder",
+    "whynan.models.onnx.binding",
+)
 _Key: TypeAlias = "tuple[str | None, tuple[str, ...]]"
 
 
@@ -182,6 +191,7 @@ def main(parent: int) -> int:
     binding()()
     if os.name == "posix" and os.getppid() != parent:
         return 1
+    _load()
     # what an engine prints is no answer
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
@@ -191,6 +201,12 @@ def main(parent: int) -> int:
         print(status, file=answers, flush=True)
     runner.close()
     return 0
+
+
+def _load() -> None:
+    """Load what the first job needs, which may still be on its way."""
+    for name in _NEEDED:
+        import_module(name)
 
 
 def _key(settings: EngineSettings) -> _Key:
@@ -263,8 +279,9 @@ def _model(job: dict[str, Any]) -> OnnxModel:
 
 def _sites(job: dict[str, Any]) -> Sites:
     from whynan.capture.onnx.graph.sites import Sites
+    from whynan.capture.onnx.graph.written import read_outline
 
-    return Sites(_model(job).proto, None)
+    return Sites(read_outline(job["model"]), None)
 
 
 def _difference(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> Note | None:

@@ -159,6 +159,10 @@ class EngineProcess:
         finally:
             self._home.cleanup()
 
+    def start(self) -> None:
+        """Begin to load what a job needs, while it is made ready."""
+        self._running()
+
     def do(self, place: Path) -> tuple[int, str]:
         """Do the job of a folder; its status, negative for the signal that the process died of, and what it wrote."""
         process = self._running()

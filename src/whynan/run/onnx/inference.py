@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import tempfile
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -48,15 +48,16 @@ def infer(
     settings: Settings,
     options: Options,
     explained: Callable[[Report], None] = lambda _: None,
+    started: EngineProcess | None = None,
 ) -> Report:
     """Run a model on each case and report the worst; raises ``UsageError`` where the engine cannot run it at all.
 
-    `explained` is given the report before its fixes are proved.
+    `explained` is given the report before its fixes are proved. `started`: the process to run it in.
     """
     found: list[tuple[Report, UsageError | None]] = []
     contents: list[Content | None] = []
     jobs: list[dict[str, Any]] = []
-    with EngineProcess() as process:
+    with EngineProcess() if started is None else nullcontext(started) as process:
         for number, case in enumerate(cases):
             with tempfile.TemporaryDirectory(prefix="case-", dir=process.home) as place:
                 at = _CasePlace(process, Path(place), number, last=number + 1 == len(cases))
@@ -285,8 +286,10 @@ def explain_run(
     from whynan.models.onnx.inputs import case_of
     from whynan.models.onnx.opening import open_model
 
-    model = open_model(path)
-    return infer(model, [case_of(model, _by_name(model, inputs, named))], Settings(), options)
+    with EngineProcess() as process:
+        process.start()
+        model = open_model(path)
+        return infer(model, [case_of(model, _by_name(model, inputs, named))], Settings(), options, started=process)
 
 
 def _by_name(model: OnnxModel, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+import onnx
 from onnx import external_data_helper, numpy_helper
 
 from whynan.capture.onnx.arrays import same_bits
@@ -17,9 +18,7 @@ from whynan.capture.onnx.graph.executed import Executable, bodies_of, without_we
 from whynan.models.onnx.model import nodes, tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx
+    from collections.abc import Iterator, Sequence
 
     from whynan.capture.onnx.execution import Tensor
 
@@ -34,6 +33,12 @@ _NODE, _INITIALIZER = 1, 5
 _INPUT, _OUTPUT, _OP = 1, 2, 4
 _DIMS, _NAME = 1, 8
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
+_CONTENT: Final = frozenset((4, 5, 6, 7, 9, 10, 11))
+"""The fields of a tensor that hold its elements."""
+_ELSEWHERE: Final = bytes((14 << 3, 1))
+"""The field of a tensor that says that its elements are in another file."""
+_LARGE: Final = 1 << 16
+"""Bytes of a weight from which on an outline is without it."""
 
 
 @dataclass(slots=True)
@@ -85,6 +90,39 @@ def _read_shape(data: mmap.mmap, begin: int, end: int, found: WrittenGraph) -> N
         elif number == _NAME:
             name = data[at:until].decode(errors="replace")
     found.shapes[name] = shape
+
+
+def read_outline(path: str) -> onnx.ModelProto:
+    """The model in a file, without the elements of its large weights, which count as being elsewhere.
+
+    Raises ``OSError``, ``ValueError``, ``IndexError`` or ``DecodeError`` for what is no model.
+    """
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return onnx.ModelProto.FromString(_outline(data, 0, len(data), (_GRAPH, _INITIALIZER)))
+
+
+def _outline(data: mmap.mmap, at: int, end: int, way: Sequence[int]) -> bytes:
+    """A message; of what is large in it on the way, only the outline."""
+    parts: list[bytes] = []
+    kept = begun = at
+    for number, begin, until in _fields(data, at, end):
+        left_out = not way and number in _CONTENT
+        if left_out or (way and number == way[0] and until - begin > _LARGE):
+            inner = b"" if left_out else _outline(data, begin, until, way[1:])
+            parts += (data[kept:begun], _field(number, inner))
+            kept = until
+        begun = until
+    return b"".join((*parts, data[kept:end], b"" if way else _ELSEWHERE))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    found = bytearray((number << 3 | _LENGTH,))
+    length = len(content)
+    while length > 0x7F:
+        found.append(length & 0x7F | 0x80)
+        length >>= 7
+    found.append(length)
+    return bytes(found) + content
 
 
 def _fields(data: mmap.mmap, at: int, end: int) -> Iterator[tuple[int, int, int]]:
