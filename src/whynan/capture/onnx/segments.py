@@ -34,7 +34,7 @@ _SESSION: Final = 4 << 20
 """Bytes that a session takes by itself, at the least."""
 _WEIGHTS: Final = 2
 """A session maps its weights, and packs them once more for its kernels."""
-_RECYCLED: Final = 128 << 20
+_RECYCLED: Final = 32 << 20
 """Bytes of the values of a segment, at the most: to use memory again is far cheaper than to be given new pages."""
 _MMAP_THRESHOLD: Final = -3
 _ONE_MIB: Final = 1 << 20

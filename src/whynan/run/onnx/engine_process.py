@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import select
 import signal
 import sys
 import traceback
@@ -17,6 +19,7 @@ from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.segments import memory_exceeded_note
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Note, Run
+from whynan.run.onnx.engines import IDLE
 from whynan.run.onnx.explaining import agree, explaining, folding_note, is_bad, unexplained
 from whynan.run.onnx.job import FEEDS, JOB, KEPT, MEND, OUTCOME, failed_after
 from whynan.run.output.files import write_text
@@ -35,6 +38,10 @@ if TYPE_CHECKING:
     from whynan.traces import Trace
 
 
+_KEPT: Final = 256 << 20
+"""Bytes that a process may have in memory while it waits for another model."""
+_WAIT: Final = 60.0
+"""Seconds without anything to do after which the process ends."""
 _NEEDED: Final = (
     "whynan.capture.onnx.engine",
     "whynan.capture.onnx.graph.sites",
@@ -53,6 +60,8 @@ class Runner:
         self._open = ExitStack()
         self._engines: dict[_Key, Engine] = {}
         self._sites: dict[_Key, Sites] = {}
+        self.over = False
+        """Whether the model of the last job has no further one."""
 
     def do(self, place: Path) -> int:
         """Do the job of a folder; what came of it is left there, and the trace where the job says."""
@@ -70,8 +79,8 @@ class Runner:
         except Exception:
             told = {"internal": traceback.format_exc()}
             status = 3
-        if status:
-            # after a failure nobody knows in what state it is
+        if status or self.over:
+            # after a failure nobody knows in what state it is; and the next model is another
             self.close()
             self._sites.clear()
         write_text(str(place / OUTCOME), json.dumps(told))
@@ -87,6 +96,7 @@ class Runner:
         from whynan.models.onnx.binding import read_feeds
 
         job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
+        self.over = job["last"]
         if MEND in job:
             from whynan.run.fix.onnx import prove_graph_fixes
 
@@ -192,15 +202,36 @@ def main(parent: int) -> int:
     if os.name == "posix" and os.getppid() != parent:
         return 1
     _load()
+    # what lasts as long as the process is never garbage
+    gc.freeze()
     # what an engine prints is no answer
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     runner = Runner()
-    for line in sys.stdin:
+    while line := _line():
         status = runner.do(Path(json.loads(line)))
         print(status, file=answers, flush=True)
+        if runner.over and not _rested():
+            return IDLE
     runner.close()
-    return 0
+    return 0 if line is not None else IDLE
+
+
+def _rested() -> bool:
+    """Give back the memory of a model; whether the process is then small enough to wait for another one."""
+    from whynan.capture.onnx.segments import resident, trim_heap
+
+    gc.collect()
+    trim_heap()
+    return resident() <= _KEPT
+
+
+def _line() -> str | None:
+    """The next line of the standard input, empty at its end; None where none has come for too long."""
+    # the one who writes waits for the answer to each line before the next: none is left in a buffer
+    if os.name == "posix" and not select.select([sys.stdin], [], [], _WAIT)[0]:
+        return None
+    return sys.stdin.readline()
 
 
 def _load() -> None:

@@ -16,7 +16,7 @@ from whynan.models.extras import need
 from whynan.records import ExitStatus, Note
 from whynan.rules.catalogue import readings
 from whynan.run.fix.onnx import with_fixes
-from whynan.run.onnx.engines import EngineProcess, Settings
+from whynan.run.onnx.engines import EngineProcess, Settings, reused_process
 from whynan.run.onnx.job import FEEDS, JOB, KEPT, OUTCOME, TRACE, failed_after
 from whynan.run.output.delivery import progress_message
 from whynan.run.pipeline import VERDICTS, build_report, with_note
@@ -286,8 +286,8 @@ def explain_run(
     from whynan.models.onnx.inputs import case_of
     from whynan.models.onnx.opening import open_model
 
-    with EngineProcess() as process:
-        process.start()
+    # of a process that has been used before nobody can tell what it has held by the most
+    with reused_process(fresh=options.memory is not None) as process:
         model = open_model(path)
         return infer(model, [case_of(model, _by_name(model, inputs, named))], Settings(), options, started=process)
 
