@@ -129,13 +129,13 @@ _STRANGERS: Final[tuple[tuple[int, bytes, str, str | None], ...]] = (
 
 
 class ModelFile(NamedTuple):
-    """A model as it stands in its file, and the SHA-256 of the file."""
+    """A model as it stands in its file, and the SHA-256 of the file; empty where none was asked for."""
 
     proto: onnx.ModelProto
     sha256: str
 
 
-def read_model(path: Path) -> ModelFile:
+def read_model(path: Path, *, digest: bool = True) -> ModelFile:
     """The model in a file, nothing of it checked but that it is one; raises ``UsageError`` for what is none."""
     data = read_file(path, _ANY, most=_LARGEST)
     if not data:
@@ -147,7 +147,7 @@ def read_model(path: Path) -> ModelFile:
     # a truncated model cannot be parsed: its graph is longer than what is left of it
     if not parse_message(proto, data) or not proto.HasField("graph"):
         raise UsageError(f"{path} is no ONNX model, or is cut off", AGAIN)
-    return ModelFile(proto, hashlib.sha256(data).hexdigest())
+    return ModelFile(proto, hashlib.sha256(data).hexdigest() if digest else "")
 
 
 def read_file(path: Path, hint: str, *, most: int) -> bytes:

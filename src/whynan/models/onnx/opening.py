@@ -189,19 +189,20 @@ class OnnxModel:
     size: int
 
 
-def open_model(path: str | os.PathLike[str], *, custom_ops: bool = False) -> OnnxModel:
+def open_model(path: str | os.PathLike[str], *, custom_ops: bool = False, digest: bool = True) -> OnnxModel:
     """Open a model and check it before any engine does.
 
     Args:
         path: of the ``.onnx`` file; its external data are looked for beside it, and not loaded.
         custom_ops: a library of operators will be given, so that those of unknown domains are no error.
+        digest: without it, no SHA-256 is taken, which is a good part of the time.
 
     Raises:
         UsageError: for no model, a truncated one, operators that are not known, external data that are missing or not
             where they ought to be.
     """
     file = Path(path)
-    proto, sha256 = read_model(file)
+    proto, sha256 = read_model(file, digest=digest)
     _check_text(proto, file)
     opset = opset_of(proto)
     if not proto.graph.output:
