@@ -16,7 +16,6 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, Message
 from onnx import (
-    AttributeProto,
     FunctionProto,
     GraphProto,
     ModelProto,
@@ -62,13 +61,10 @@ def nodes_of(first: Iterable[NodeProto]) -> Iterator[NodeProto]:
 def bodies(node: NodeProto) -> Iterator[GraphProto]:
     """The graphs that a node holds: branches, the body of a loop."""
     for attribute in node.attribute:
-        yield from _graphs(attribute)
-
-
-def _graphs(attribute: AttributeProto) -> Iterator[GraphProto]:
-    if attribute.HasField("g"):
-        yield attribute.g
-    yield from attribute.graphs
+        if attribute.HasField("g"):
+            yield attribute.g
+        if attribute.graphs:
+            yield from attribute.graphs
 
 
 def graphs(model: ModelProto) -> Iterator[GraphProto]:
