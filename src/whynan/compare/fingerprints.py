@@ -80,8 +80,8 @@ class _Prints:
     """Values of one shape side by side, so that another is compared with all of them in one go."""
 
     def __init__(self, values: Sequence[Array]) -> None:
-        self._rows = np.stack([_flat(value) for value in values])
-        self._finite = np.isfinite(self._rows)
+        self._rows: Array = np.stack([_flat(value) for value in values])
+        self._finite: Array = np.isfinite(self._rows)
 
     def distances(self, value: Array) -> list[float]:
         """As ``distance``, of a value to each."""
@@ -91,12 +91,11 @@ class _Prints:
             differ = finite & (flat != self._rows)
             apart = np.where(differ, flat - self._rows, 0.0)
             against = np.where(differ, self._rows, 0.0)
-            gap = np.sqrt(np.einsum("ij,ij->i", apart, apart))
-            size = np.sqrt(np.einsum("ij,ij->i", against, against))
-            far = np.where(size > 0, gap / size, (gap > 0).astype(np.float64))
-        far[(self._finite != finite).any(axis=1)] = np.inf
-        found: list[float] = far.tolist()
-        return found
+            gap: Array = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+            size: Array = np.sqrt(np.einsum("ij,ij->i", against, against))
+            far: Array = np.where(size > 0, gap / size, (gap > 0).astype(np.float64))
+        far = np.where((self._finite != finite).any(axis=1), np.inf, far)
+        return [float(each) for each in far]
 
 
 def _rounded(far: float) -> float:
