@@ -282,6 +282,7 @@ def settings_of(job: dict[str, Any]) -> EngineSettings:
         custom_ops=tuple(chosen["custom_ops"]),
         memory=job["memory"],
         free_dimensions=chosen["free_dimensions"] or {},
+        repeated=job.get("repeated", False),
     )
 
 

@@ -148,6 +148,8 @@ def _job(model: OnnxModel, case: Case, settings: Settings, options: Options, at:
         "sha256": model.sha256,
         "opset": model.opset,
         "last": at.last,
+        # of one case alone the first is the last
+        "repeated": at.number > 0 or not at.last,
     }
 
 
