@@ -1,6 +1,6 @@
 """``python -m benchmarks.comparison``: what ``whynan diff`` costs, beside its peers.
 
-Each way to compare two forms of a model has a process of its own with one thread; they take turns, and a ratio is the
+Each way to compare two forms of a model has a process of its own, bare runs one thread; they take turns, a ratio is the
 median over the rounds of the CPU time to that of loading and running both, in the same round. Every turn opens both
 forms anew. What is exported is exported before. torch's ``verify_onnx_program`` compares an export with its program
 alone, Polygraphy two ONNX models; it is given all values of both as outputs.
