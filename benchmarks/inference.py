@@ -142,7 +142,7 @@ def main(arguments: list[str] | None = None) -> int:
     targets = judged(found)
     Console(width=WIDTH).print(table(found, targets))
     if options.json is not None:
-        figures = {"versions": _versions(), "models": {m.name: [asdict(r) for r in rows] for m, rows in found}}
+        figures = {"versions": versions(), "models": {m.name: [asdict(r) for r in rows] for m, rows in found}}
         options.json.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
     return int(any("missed" in line for line in targets))
 
@@ -177,7 +177,7 @@ def _against(value: float, target: float) -> str:
 
 def table(found: list[tuple[Model, list[Row]]], targets: list[str]) -> Table:
     """Everything that was measured."""
-    title = ", ".join(f"{name} {value}" for name, value in _versions().items())
+    title = ", ".join(f"{name} {value}" for name, value in versions().items())
     shown = Table(title=Text(title), caption=Text("\n".join(targets)), title_justify="left", caption_justify="left")
     for i, name in enumerate(
         "way to look|values|build ms|first ms|x bare|warm ms|x bare|x CPU|peak MB|x bare".split("|")
@@ -220,7 +220,7 @@ def _numbers(name: str, row: Row, base: Row, warm: str, wall: str, cpu: str) -> 
     )
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in ("whynan", "onnx", "onnxruntime", "numpy", "polygraphy"):
         try:

@@ -95,7 +95,7 @@ def traced(path: str, feed: Any, memory: int | None) -> Iterator[tuple[Run, dict
 
     said: dict[str, Any] = {}
     first = [True]
-    with open_engine(EngineSettings(path, memory=memory)) as engine:
+    with open_engine(EngineSettings(path, memory=memory, repeated=True)) as engine:
 
         def run() -> int:
             counting = Counting()

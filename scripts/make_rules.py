@@ -55,7 +55,8 @@ def index(own: list[Rule]) -> str:
         "# The rules",
         "Each rule explains one hazard. `whynan rules WN201` shows its page in the terminal.\n"
         "[The table of hazards](../hazards.md) says which rule explains what, and\n"
-        "[rules of your own](../writing-rules.md) how to add one.",
+        "[rules of your own](../writing-rules.md) how to add one. The hazards of exports, WNX01 to WNX16, stand\n"
+        "in [the page of diff](../diff.md).",
     ]
     for start in sorted({start for rule in own for start in families(rule)}):
         rows = [

@@ -19,8 +19,8 @@ from syrupy.assertion import SnapshotAssertion
 import whynan
 from tests.integration.onnx_command import WHYNAN, Ran, model, run, run_apart
 from whynan.errors import UsageError
-from whynan.run.fix.onnx import JOB, MEND
 from whynan.run.onnx.engines import EngineProcess
+from whynan.run.onnx.job import JOB, MEND
 from whynan.run.output.delivery import Display
 
 pytestmark = pytest.mark.process

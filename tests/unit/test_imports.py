@@ -47,6 +47,11 @@ def test_a_model_is_opened_and_run_without_what_only_its_other_files_need(module
     assert loaded(f"import onnx, whynan.{module}", ("onnx", "onnx_ir", "sympy")) == {"onnx"}
 
 
+def test_the_process_of_an_engine_loads_no_torch_and_no_rules() -> None:
+    needed = "import whynan.run.onnx.engine_process as process; process._load()"
+    assert loaded(needed, (*FRAMEWORKS, "onnx_ir", "whynan.rules")) == {"onnx", "onnxruntime"}
+
+
 @pytest.mark.parametrize("room", THINKING)
 def test_a_room_that_thinks_loads_no_framework(room: str) -> None:
     assert loaded(f"import whynan.{room}", FRAMEWORKS) == set()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from whynan.models.onnx.inputs import Case
     from whynan.models.onnx.opening import OnnxModel
     from whynan.records import Report
-    from whynan.run.onnx.engines import Settings
+    from whynan.run.onnx.engines import EngineProcess, Settings
     from whynan.run.output.delivery import Display
 
 SORTS: Final = ("order", "name", "op", "min", "max", "nan", "inf", "zero", "subnormal", "headroom")
@@ -163,6 +163,7 @@ def onnx(
     Exit status: 1 if an error was found, or a warning with --strict; else 0. It is 2 if nothing could be run.
     """
     from whynan.config import Options
+    from whynan.run.onnx.engines import EngineProcess
     from whynan.run.options import check
     from whynan.run.output.delivery import Display
     from whynan.run.output.files import check_writable
@@ -173,11 +174,6 @@ def onnx(
         check_writable(csv, "--csv")
     if not asked and (ops or names or sort != "order") and csv is None:
         raise UsageError("--sort, --op and --name are for the table of ranges", "add --ranges or --csv FILE")
-    opened = _opened(model, bool(libraries))
-    _refuse_to_lose(opened, given, libraries, options, csv)
-    settings = _settings(graph, level, engine, providers, config, threads, dimensions, libraries)
-    made = _cases(opened, given, random, cases, settings.free_dimensions or {})
-    check(options)
     to = report_stream(options.json, csv)
     display = Display(lambda: to or sys.stdout, show_all=options.all_, quiet=options.quiet)
 
@@ -186,7 +182,14 @@ def onnx(
         if not asked:
             display.explained(_public(found, options))
 
-    report = _inferred(opened, made, settings, options, explained)
+    with EngineProcess() as process:
+        process.start()
+        opened = _opened(model, bool(libraries))
+        _refuse_to_lose(opened, given, libraries, options, csv)
+        settings = _settings(graph, level, engine, providers, config, threads, dimensions, libraries)
+        made = _cases(opened, given, random, cases, settings.free_dimensions or {})
+        check(options)
+        report = _inferred(opened, made, settings, options, explained, process)
     _deliver(report, options, display, asked=asked, csv=csv, sort=sort, ops=ops, names=names)
     warned = any(f.severity == "warning" for f in (*report.findings, *report.damaging))
     return 1 if report.run.exit_status.whynan or (options.strict and warned) else 0
@@ -308,14 +311,19 @@ def _cases(
 
 
 def _inferred(
-    model: OnnxModel, cases: Sequence[Case], settings: Settings, options: Any, explained: Callable[[Report], None]
+    model: OnnxModel,
+    cases: Sequence[Case],
+    settings: Settings,
+    options: Any,
+    explained: Callable[[Report], None],
+    process: EngineProcess,
 ) -> Report:
     from whynan.run.onnx.inference import infer
 
     if settings.engine == "onnxruntime":
         need("ort")
     try:
-        return infer(model, cases, settings, options, explained)
+        return infer(model, cases, settings, options, explained, process)
     except KeyboardInterrupt:
         raise InterruptedRunError(model.path) from None
 

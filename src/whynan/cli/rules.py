@@ -5,13 +5,17 @@ from __future__ import annotations
 import click
 from click.shell_completion import CompletionItem
 
+from whynan.errors import UsageError
+
 
 def _called(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
     """Families and codes, and names where one is begun."""
     del context, parameter
+    from whynan.compare.hazards import FAMILY, HAZARDS
     from whynan.rules.catalogue import names
 
-    return [CompletionItem(name) for name in names() if name.lower().startswith(begun.lower())]
+    known = (*names(), FAMILY, *(hazard.code for hazard in HAZARDS.values()))
+    return [CompletionItem(name) for name in known if name.lower().startswith(begun.lower())]
 
 
 @click.command()
@@ -26,7 +30,8 @@ def _called(context: click.Context, parameter: click.Parameter, begun: str) -> l
 def rules(rule: str | None, format_: str) -> None:
     """List the hazards that whynan knows, or show the page of one.
 
-    RULE is a code (WN201), a name (log-of-zero), or a family (WN2), which lists its rules.
+    RULE is a code (WN201), a name (log-of-zero), or a family (WN2), which lists its rules. WNX are the hazards of
+    exports, which whynan diff finds.
 
     \b
     Examples:
@@ -34,14 +39,22 @@ def rules(rule: str | None, format_: str) -> None:
       whynan rules WN201                              what it is, an example, what to do
       whynan rules log-of-zero
       whynan rules WN2                                a family
+      whynan rules WNX01                              what an export loses
       whynan rules --format json
 
     Exit status: 0, or 2 if there is no such rule.
     """
-    from whynan.report.catalogue import show, to_json
+    from whynan.compare.hazards import find_hazards
+    from whynan.report.catalogue import show, show_entries, to_json
     from whynan.rules.catalogue import find_rules
     from whynan.rules.catalogue import rules as all_rules
 
+    hazards = () if rule is None else find_hazards(rule)
+    if hazards:
+        if format_ == "json":
+            raise UsageError("the hazards of exports are no rules, and have no document", "leave --format json out")
+        show_entries(hazards, "lost in an export")
+        return
     found = all_rules() if rule is None else find_rules(rule)
     if format_ == "json":
         click.echo(to_json(found))

@@ -9,7 +9,7 @@ import numpy as np
 from whynan.compare.sides.double import is_floating
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from whynan.compare.sides.operations import Array
 
@@ -49,17 +49,18 @@ def nearest_pairs(
     Equal numbers are told apart by the operators that make them, ``makers``, and by ``places``, of each value the
     number of aligned ones before it.
     """
-    by_size: dict[tuple[int, bool], list[str]] = {}
+    alike: dict[tuple[tuple[int, ...], bool], list[str]] = {}
     for name, value in ours.items():
         if _telling(value):
-            by_size.setdefault((value.size, is_floating(value)), []).append(name)
+            alike.setdefault((value.shape, is_floating(value)), []).append(name)
+    prints = {key: _Prints([ours[name] for name in names]) for key, names in alike.items()}
     best: dict[str, list[tuple[float, bool, int, int, str]]] = {}
     ranks = {name: number for number, name in enumerate(ours)}
     for number, (there, value) in enumerate(theirs.items()):
-        for here in by_size.get((value.size, is_floating(value)), ()) if _telling(value) else ():
-            if value.shape != ours[here].shape:
-                continue
-            far = distance(value, ours[here])
+        key = value.shape, is_floating(value)
+        if key not in prints or not _telling(value):
+            continue
+        for here, far in zip(alike[key], prints[key].distances(value), strict=True):
             if far < NEAR:
                 apart = abs(places[0].get(here, 0) - places[1].get(there, 0))
                 best.setdefault(there, []).append(
@@ -68,11 +69,33 @@ def nearest_pairs(
     found: dict[str, tuple[tuple[float, bool, int, int], str]] = {}
     for there, candidates in best.items():
         *rank, here = min(candidates)
-        key = cast("tuple[float, bool, int, int]", tuple(rank))
-        if here not in found or key < found[here][0]:
-            found[here] = key, there
+        order_of = cast("tuple[float, bool, int, int]", tuple(rank))
+        if here not in found or order_of < found[here][0]:
+            found[here] = order_of, there
     order = {name: number for number, name in enumerate(theirs)}
     return sorted(((here, there) for here, (_, there) in found.items()), key=lambda pair: order[pair[1]])
+
+
+class _Prints:
+    """Values of one shape side by side, so that another is compared with all of them in one go."""
+
+    def __init__(self, values: Sequence[Array]) -> None:
+        self._rows: Array = np.stack([_flat(value) for value in values])
+        self._finite: Array = np.isfinite(self._rows)
+
+    def distances(self, value: Array) -> list[float]:
+        """As ``distance``, of a value to each."""
+        flat = _flat(value)
+        finite = np.isfinite(flat)
+        with np.errstate(all="ignore"):
+            differ = finite & (flat != self._rows)
+            apart = np.where(differ, flat - self._rows, 0.0)
+            against = np.where(differ, self._rows, 0.0)
+            gap: Array = np.sqrt(np.einsum("ij,ij->i", apart, apart))
+            size: Array = np.sqrt(np.einsum("ij,ij->i", against, against))
+            far: Array = np.where(size > 0, gap / size, (gap > 0).astype(np.float64))
+        far = np.where((self._finite != finite).any(axis=1), np.inf, far)
+        return [float(each) for each in far]
 
 
 def _rounded(far: float) -> float:

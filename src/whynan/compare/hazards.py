@@ -135,6 +135,15 @@ _FEW: Final = 3
 """Operations of A, the last first, of which one may be the hazard's."""
 
 
+FAMILY: Final = "WNX"
+
+
+def find_hazards(wanted: str) -> tuple[Hazard, ...]:
+    """The hazard of a code or a name, or all by the name of their family; empty for anything else."""
+    low = wanted.lower()
+    return tuple(h for h in HAZARDS.values() if low in (FAMILY.lower(), h.code.lower(), h.name))
+
+
 def hazard_of(culprit: Culprit) -> Hazard | None:
     """The hazard that explains a divergence: of the one operator of A that B has a formula for."""
     for operation in reversed(culprit.other.operations[-_FEW:]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -56,6 +56,7 @@ def unit_roundoff(dtype: np.dtype[Any]) -> float:
         return 0.0
 
 
+@cache
 def least_normal(roundoff: float) -> float:
     """The smallest normal number of the format with this unit roundoff: below, engines may flush to zero."""
     names = ("float64", "float32", "float16", "bfloat16")

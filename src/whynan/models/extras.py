@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import PackageNotFoundError, version
+from functools import cache
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from typing import Final
 
@@ -25,6 +27,7 @@ _DISTRIBUTIONS: Final = {
     ),
 }
 """Who brings these packages; of another distribution the version is not looked at."""
+version: Final = cache(metadata.version)
 _NUMBER: Final = re.compile(r"(\d+)\.(\d+)")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final, TextIO, get_args
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO, get_args
 
 from whynan.report.json import schema as published
 from whynan.report.page import Page
@@ -11,6 +11,9 @@ from whynan.report.terminal import print_page
 from whynan.rules.base import Mode, Reading, Rule
 from whynan.rules.catalogue import SECTIONS, distribution, families, parsed_page, title
 from whynan.rules.intents import fix_titles
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # -- The catalogue of rules as text: all of them in a table, and the page of one ---------------------------------------
 
@@ -50,6 +53,34 @@ def render(
     else:
         _table(page, told, family)
     return page.finish(color=color)
+
+
+class Entry(Protocol):
+    """What has a code, a name and an explanation, and no page."""
+
+    @property
+    def code(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def explanation(self) -> str: ...
+
+
+def show_entries(told: Sequence[Entry], title: str, to: TextIO | None = None) -> None:
+    """Print entries one below the other, under a title."""
+
+    def text(width: int | None, color: bool, encoding: str) -> str:
+        page = Page(width, encoding)
+        for number, entry in enumerate(told):
+            if number:
+                page.blank()
+            page.heading(f"{entry.code} {entry.name}", title, "bold")
+            page.entry("", entry.explanation, at=_INDENT)
+        return page.finish(color=color)
+
+    print_page(text, to)
 
 
 def summary(rule: Rule) -> str:

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import platform
-import sys
-from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.analysis import fold_findings, judge_births
@@ -15,6 +11,7 @@ from whynan.faults import report_internal_error
 from whynan.records import STATUSES, ExitStatus, Note, Replay, Report, Run, Source
 from whynan.rules.catalogue import explain as explain_finding
 from whynan.run.suppressions import all_comments, comment_at, excuse_finding
+from whynan.run.versions import versions
 from whynan.source.positions import sha256_of
 from whynan.source.syntax import lines_of
 from whynan.source.text import Place
@@ -285,22 +282,6 @@ def _excuse_by_baseline(finding: Finding, baseline: Baseline | None) -> Finding:
     if baseline is None or finding.allowed is not None or finding.fate == "absorbed" or not baseline.knows(finding):
         return finding
     return finding.model_copy(update={"allowed": f"known from {baseline.path}", "severity": "info"})
-
-
-# read from files, and asked for once a test by the pytest plugin
-_version = cache(metadata.version)
-
-
-def versions() -> dict[str, str]:
-    """Versions of whynan, Python and the frameworks that are loaded."""
-    found = {"whynan": _version("whynan"), "python": platform.python_version()}
-    for name in ("torch", "numpy", "transformers", "onnx", "onnxruntime"):
-        if name in sys.modules:
-            try:
-                found[name] = _version(name)
-            except metadata.PackageNotFoundError:
-                continue
-    return found
 
 
 def _sources(findings: Iterable[Finding]) -> tuple[Source, ...]:

@@ -366,7 +366,7 @@ def _deliver_without_torch(command: str, options: Options, script: int) -> None:
             say(str(SENTENCES["no_torch"]))
         return
     from whynan.records import Coverage, ExitStatus, Note, Report, Run
-    from whynan.run.pipeline import versions
+    from whynan.run.versions import versions
 
     run = Run(command=command, exit_status=ExitStatus(script=script, whynan=0), versions=versions())
     deliver(Report(verdict="clean", run=run, coverage=Coverage(typed_notes=(Note.create("no_torch"),))), options)

@@ -68,6 +68,7 @@ LOST = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", LOST)
 def test_no_output_takes_the_place_of_what_is_needed(
     name: str, here: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion
@@ -108,6 +109,7 @@ ONNX_RUNTIME = {
 }
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ONNX_RUNTIME)
 def test_the_reference_evaluator_takes_no_option_of_onnx_runtime(
     name: str, here: Path, capsys: pytest.CaptureFixture[str], snapshot: SnapshotAssertion

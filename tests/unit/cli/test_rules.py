@@ -50,6 +50,15 @@ def test_a_page_is_found_by_code_and_name(capsys: pytest.CaptureFixture[str], sn
     assert told(capsys, "wn401") == told(capsys, "atan2-near-origin") == page
 
 
+def test_a_hazard_of_exports_is_found_by_code_and_name(capsys: pytest.CaptureFixture[str]) -> None:
+    page = told(capsys, "WNX01")
+    assert page.startswith("WNX01 atan2-on-negative-axis ")
+    assert told(capsys, "wnx01") == told(capsys, "atan2-on-negative-axis") == page
+    codes = [line.split()[0] for line in told(capsys, "WNX").splitlines() if line.startswith("WNX")]
+    assert codes == [f"WNX{n:02}" for n in range(1, len(codes) + 1)]
+    assert main(["rules", "WNX01", "--format", "json"]) == 2
+
+
 def test_every_page_shows_its_sections_and_both_examples(capsys: pytest.CaptureFixture[str]) -> None:
     for rule in rules():
         text = told(capsys, rule.code)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ import pytest
 from tests.unit.capture.onnx.told import model, node, saved
 from whynan.models.onnx.binding import write_feeds
 from whynan.models.onnx.opening import open_model
+from whynan.run.onnx import engines
 from whynan.run.onnx.engine_process import Runner
-from whynan.run.onnx.engines import EngineProcess, Settings
-from whynan.run.onnx.inference import FEEDS, JOB, OUTCOME
+from whynan.run.onnx.engines import IDLE, EngineProcess, Settings, reused_process
+from whynan.run.onnx.job import FEEDS, JOB, OUTCOME
 from whynan.traces.reader import read_trace
 
 
@@ -76,6 +79,87 @@ def test_all_jobs_are_done_by_one_process_and_nothing_is_left(
     assert all(one == seen[0] for one in seen)
     assert children() == before
     assert list(temporary.iterdir()) == []
+
+
+def pids(process: EngineProcess) -> int:
+    assert process._process is not None
+    return process._process.pid
+
+
+@pytest.fixture
+def waiting() -> Iterator[None]:
+    """No process waits before a test, and none after it."""
+    engines._close_all()
+    yield
+    engines._close_all()
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("waiting")
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+def test_a_process_waits_for_the_next_model(log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").mkdir()
+    other = saved(model([node("Sqrt", "x", "y")], ["x"], ["y"]), tmp_path / "other")
+    before, seen = children(), list[int]()
+    for number, (path, value, kinds) in enumerate([(log, 0, ["pole"]), (other, -1, ["invalid"]), (other, 0, [])]):
+        with reused_process(fresh=False) as process:
+            place = job(path, tmp_path / str(number), value, last=True)
+            assert process.do(place)[0] == 0
+            assert births(place) == kinds
+            seen.append(pids(process))
+    assert len(set(seen)) == 1
+    # another surrounding, a failure, and who asks for a fresh one
+    monkeypatch.setenv("SURROUNDINGS", "others")
+    with pytest.raises(ValueError, match="failed"), reused_process(fresh=False) as process:
+        assert pids(process) != seen[0]
+        raise ValueError("failed")
+    assert children() == before
+    with reused_process(fresh=True) as process:
+        assert pids(process) not in seen
+    assert children() == before
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("waiting")
+def test_a_process_that_has_ended_while_it_waited_is_replaced(log: str, tmp_path: Path) -> None:
+    with reused_process(fresh=False) as process:
+        first = process._process
+    assert first is not None
+    first.kill()
+    first.wait()
+    with reused_process(fresh=False) as process:
+        assert process.do(job(log, tmp_path / "job", 0, last=True))[0] == 0
+        assert births(tmp_path / "job") == ["pole"]
+
+
+def test_one_that_ends_for_having_nothing_to_do_is_replaced(
+    log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Path] = []
+
+    class Ended:
+        """A process that ends at the first job, and does the second."""
+
+        def __init__(self) -> None:
+            self.stdin, self.stdout = io.BytesIO(), io.BytesIO(b"0\n" if done else b"")
+            done.append(tmp_path)
+
+        def wait(self, _: float | None = None) -> int:
+            return IDLE
+
+        def poll(self) -> int | None:
+            return None
+
+        def kill(self) -> None:
+            pass
+
+    process = EngineProcess()
+    (Path(process.home) / engines.SAID).touch()
+    monkeypatch.setattr(engines.subprocess, "Popen", lambda *_, **__: Ended())
+    assert process.do(tmp_path) == (0, "")
+    assert len(done) == 2
+    process.__exit__(None, None, None)
+    del log
 
 
 @pytest.mark.process

@@ -7,8 +7,9 @@ import pytest
 from tests.unit.analysis.facts import birth, sink, trace
 from whynan.records import Report
 from whynan.run.guarded_capture import GuardedCapture
-from whynan.run.pipeline import report_of, versions
+from whynan.run.pipeline import report_of
 from whynan.run.suppressions import Allowance
+from whynan.run.versions import versions
 
 
 def made(*births: object, allowances: list[Allowance] | None = None, exception: str | None = None) -> Report:

@@ -18,7 +18,16 @@ from whynan.capture.onnx.execution import NCHWC, Outcome, RunError
 from whynan.capture.onnx.graph.executed import Executable, drop_duplicate_constants, without_weights
 from whynan.capture.onnx.graph.written import computed_constants, read_written
 from whynan.capture.onnx.runner import Walk, remarks
-from whynan.capture.onnx.segments import Memory, available_bytes, lower_mmap_threshold, plan_of, resident, trim_heap
+from whynan.capture.onnx.segments import (
+    RECYCLED,
+    REPEATED,
+    Memory,
+    available_bytes,
+    lower_mmap_threshold,
+    plan_of,
+    resident,
+    trim_heap,
+)
 from whynan.capture.onnx.sessions import CPU, EngineSettings, Profile, open_user_session, read_profile
 from whynan.capture.onnx.single_node import LoneNodes
 from whynan.capture.onnx.statistics import Digest, digest
@@ -129,7 +138,8 @@ class OnnxRuntime:
             self._bare = None
             trim_heap()
         if self._walk is None:
-            self._plan = plan_of(self._graph, sizes, available_bytes(self.settings.memory))
+            recycled = REPEATED if self.settings.repeated else RECYCLED
+            self._plan = plan_of(self._graph, sizes, available_bytes(self.settings.memory), recycled)
             self._walk = self._walked(profile)
             self._computed = computed_constants(self._graph, self._written, self.settings.path)
         plan, walk = self._plan, self._walk

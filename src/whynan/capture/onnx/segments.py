@@ -34,8 +34,10 @@ _SESSION: Final = 4 << 20
 """Bytes that a session takes by itself, at the least."""
 _WEIGHTS: Final = 2
 """A session maps its weights, and packs them once more for its kernels."""
-_RECYCLED: Final = 128 << 20
+RECYCLED: Final = 32 << 20
 """Bytes of the values of a segment, at the most: to use memory again is far cheaper than to be given new pages."""
+REPEATED: Final = 128 << 20
+"""The same where a model is run several times: what the pages cost is paid once, and what a segment costs each time."""
 _MMAP_THRESHOLD: Final = -3
 _ONE_MIB: Final = 1 << 20
 
@@ -66,7 +68,7 @@ def available_bytes(memory: int | None) -> int:
     return sys.maxsize if free is None else free // SHARE
 
 
-def plan_of(graph: Executable, sizes: Mapping[int, int], room: int) -> Plan:
+def plan_of(graph: Executable, sizes: Mapping[int, int], room: int, recycled: int = RECYCLED) -> Plan:
     """The ends of the segments; ``sizes`` are the bytes that each node writes, as a run has told them.
 
     As many nodes in each as fit into the room, and as write no more than is well used again by the next; one at the
@@ -84,7 +86,7 @@ def plan_of(graph: Executable, sizes: Mapping[int, int], room: int) -> Plan:
         end, taken, written = begin, _alive(graph, sizes, begin) + _SESSION, 0
         while end < count:
             more, weight = sizes[end], _WEIGHTS * weights[end]
-            if end > begin and (taken + more + weight > room or written + more > _RECYCLED):
+            if end > begin and (taken + more + weight > room or written + more > recycled):
                 break
             taken, written = taken + more + weight, written + more
             end += 1

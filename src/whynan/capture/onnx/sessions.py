@@ -58,6 +58,8 @@ class EngineSettings:
     engine: Literal["onnxruntime", "reference"] = "onnxruntime"
     disabled_optimizers: tuple[str, ...] = ()
     free_dimensions: dict[str, int] = field(default_factory=lambda: {})
+    repeated: bool = False
+    """Whether it is to be run on several inputs."""
 
     @property
     def provider_names(self) -> tuple[str, ...]:

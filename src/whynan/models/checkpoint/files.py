@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.order import excerpt, steps_of
+from whynan.models.checkpoint.order import steps_of
+from whynan.models.listing import excerpt
+from whynan.models.strangers import STRANGERS, unreadable
 from whynan.records.base import Number
 from whynan.records.checkpoint import Logged
 
@@ -27,18 +29,6 @@ _MAGIC: Final = bytes.fromhex("8a0a6cfc9c46f9206aa85019")
 _LONGEST_HEADER: Final = 100_000_000
 """Of a safetensors file, in bytes; its library refuses longer ones."""
 _ANY: Final = "give a file of torch.save or safetensors, the .index.json of a sharded one, or a folder of these"
-_COMPRESSED: Final = "decompress it, and give what was in it"
-STRANGERS: Final = (
-    (b"version https://git-lfs", "is the pointer of a Git LFS file, not the file", "fetch it with git lfs pull"),
-    (b"\x1f\x8b", "is compressed by gzip", _COMPRESSED),
-    (b"BZh", "is compressed by bzip2", _COMPRESSED),
-    (b"\xfd7zXZ", "is compressed by xz", _COMPRESSED),
-    (b"\x28\xb5\x2f\xfd", "is compressed by zstd", _COMPRESSED),
-    (b"GGUF", "is a GGUF file", None),
-    (b"\x89HDF", "is an HDF5 file", None),
-    (b"\x93NUMPY", "is a NumPy array", None),
-)
-"""How files begin that hold neither a checkpoint nor a model, what they are, and what to do; None: give another."""
 
 
 class StrangerError(UsageError):
@@ -78,11 +68,6 @@ def head_of(path: Path) -> bytes:
         raise unreadable(path, error) from error
     except ValueError as error:
         raise UsageError(f"{path} is no path ({error})", _ANY) from error
-
-
-def unreadable(path: Path, error: OSError) -> UsageError:
-    """What to say of a file or folder that the system does not hand over."""
-    return UsageError(f"{path} cannot be read ({error.strerror})", "check its permissions and its disk")
 
 
 def damaged(path: Path, why: str) -> UsageError:

@@ -1,9 +1,8 @@
-"""The order of several checkpoints, and short names for them."""
+"""The order of several checkpoints: by the step that each stores, else by their names."""
 
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Sequence
 from typing import Any, Final, cast
@@ -13,10 +12,6 @@ import torch
 from whynan.models.checkpoint.pickles import Wrapper, plain
 from whynan.records.base import Number
 from whynan.records.checkpoint import Checkpoint, Order, Unordered
-from whynan.traces.json import escape_surrogates
-
-# -- The order of several checkpoints: by the step that each stores, else by their names as people count ---------------
-
 
 STEPS: Final = ("global_step", "step", "steps", "iteration", "iter", "num_updates", "epoch")
 """Under these names a checkpoint says how far the training had come; the finer ones first."""
@@ -66,43 +61,3 @@ def _step(value: Any) -> Number | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 2**63:
         return None
     return value
-
-
-# -- Names on one line: short ones for paths, by which they can be told apart, and lists of names ----------------------
-
-
-def distinct(paths: Sequence[str]) -> list[str]:
-    """The paths without those that lead to the same place as one before them."""
-    places: dict[str, str] = {}
-    for path in paths:
-        places.setdefault(_place(path), path)
-    return list(places.values())
-
-
-def _place(path: str) -> str:
-    try:
-        return os.path.realpath(path)
-    except ValueError:
-        # no path at all: who opens it will say so
-        return path
-
-
-def short_names(paths: Sequence[str]) -> list[str]:
-    """The ends of paths, as long as it takes for no two to be equal; a folder's with a slash."""
-    parts = [os.path.abspath(path).split(os.sep) for path in paths]
-    longest = max(map(len, parts), default=1)
-    for length in range(1, longest + 1):
-        names = ["/".join(part[-length:]) for part in parts]
-        if len(set(names)) == len(names):
-            break
-    else:
-        names = list(paths)
-    return [
-        escape_surrogates(f"{name}/" if os.path.isdir(path) else name) for name, path in zip(names, paths, strict=True)
-    ]
-
-
-def excerpt(texts: Sequence[str], most: int) -> str:
-    """The first of some texts on one line, and how many more there are."""
-    shown = ", ".join(texts[:most])
-    return f"{shown} and {len(texts) - most} more" if len(texts) > most else shown

@@ -13,8 +13,9 @@ import torch
 from whynan.errors import UsageError
 from whynan.models.checkpoint.contents import Allowances, Contents, Held, walk_document
 from whynan.models.checkpoint.files import LOG, Form, Members, Part, members, read_log
-from whynan.models.checkpoint.order import distinct, excerpt, order_checkpoints, short_names, steps_of
+from whynan.models.checkpoint.order import order_checkpoints, steps_of
 from whynan.models.checkpoint.tensors import load_document, open_safetensors
+from whynan.models.listing import distinct, excerpt, short_names
 from whynan.records.base import Number
 from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, StoredForm
 from whynan.traces.json import escape_surrogates

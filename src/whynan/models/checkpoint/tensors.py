@@ -16,9 +16,10 @@ from torch import Tensor, serialization
 
 from whynan.errors import UsageError
 from whynan.models.checkpoint.contents import Unread
-from whynan.models.checkpoint.files import Form, damaged, unreadable
+from whynan.models.checkpoint.files import Form, damaged
 from whynan.models.checkpoint.order import steps_of
 from whynan.models.checkpoint.pickles import Cast, Kind, kinds
+from whynan.models.strangers import unreadable
 from whynan.records.base import Number
 
 # -- Files of ``torch.save``: opened with ``weights_only=True``, with stand-ins for the classes that it refuses --------

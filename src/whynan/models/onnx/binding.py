@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.order import excerpt
+from whynan.models.listing import excerpt
 from whynan.models.onnx.model import STRING, Signature, dtype_of, name_of, spelled_dims
 from whynan.models.onnx.opening import OnnxModel
 from whynan.models.onnx.specs import Filled, Generated

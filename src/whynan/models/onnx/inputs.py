@@ -13,13 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.files import unreadable
-from whynan.models.checkpoint.order import excerpt
+from whynan.models.listing import excerpt
 from whynan.models.onnx.arrays import name_in_pb, read_npy, read_npz, read_pb
 from whynan.models.onnx.binding import Binding, check_sizes, shape_of, signatures_text
 from whynan.models.onnx.model import Signature, name_of
 from whynan.models.onnx.opening import OnnxModel
 from whynan.models.onnx.specs import HOW, Filled, Generated, InFile, Nothing, Spec, guess, make, spec_of
+from whynan.models.strangers import unreadable
 from whynan.records.report import Fed
 from whynan.traces.json import escape_surrogates
 

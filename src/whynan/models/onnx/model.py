@@ -16,7 +16,6 @@ import numpy as np
 import onnx
 from google.protobuf.message import DecodeError, Message
 from onnx import (
-    AttributeProto,
     FunctionProto,
     GraphProto,
     ModelProto,
@@ -29,7 +28,7 @@ from onnx import (
 )
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.files import STRANGERS, unreadable
+from whynan.models.strangers import STRANGERS, unreadable
 
 # -- The parts of an ONNX model one after another: its graphs, those in bodies and functions, their nodes and tensors
 
@@ -62,13 +61,10 @@ def nodes_of(first: Iterable[NodeProto]) -> Iterator[NodeProto]:
 def bodies(node: NodeProto) -> Iterator[GraphProto]:
     """The graphs that a node holds: branches, the body of a loop."""
     for attribute in node.attribute:
-        yield from _graphs(attribute)
-
-
-def _graphs(attribute: AttributeProto) -> Iterator[GraphProto]:
-    if attribute.HasField("g"):
-        yield attribute.g
-    yield from attribute.graphs
+        if attribute.HasField("g"):
+            yield attribute.g
+        if attribute.graphs:
+            yield from attribute.graphs
 
 
 def graphs(model: ModelProto) -> Iterator[GraphProto]:
@@ -129,13 +125,13 @@ _STRANGERS: Final[tuple[tuple[int, bytes, str, str | None], ...]] = (
 
 
 class ModelFile(NamedTuple):
-    """A model as it stands in its file, and the SHA-256 of the file."""
+    """A model as it stands in its file, and the SHA-256 of the file; empty where none was asked for."""
 
     proto: onnx.ModelProto
     sha256: str
 
 
-def read_model(path: Path) -> ModelFile:
+def read_model(path: Path, *, digest: bool = True) -> ModelFile:
     """The model in a file, nothing of it checked but that it is one; raises ``UsageError`` for what is none."""
     data = read_file(path, _ANY, most=_LARGEST)
     if not data:
@@ -147,7 +143,7 @@ def read_model(path: Path) -> ModelFile:
     # a truncated model cannot be parsed: its graph is longer than what is left of it
     if not parse_message(proto, data) or not proto.HasField("graph"):
         raise UsageError(f"{path} is no ONNX model, or is cut off", AGAIN)
-    return ModelFile(proto, hashlib.sha256(data).hexdigest())
+    return ModelFile(proto, hashlib.sha256(data).hexdigest() if digest else "")
 
 
 def read_file(path: Path, hint: str, *, most: int) -> bytes:

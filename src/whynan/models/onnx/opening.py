@@ -16,10 +16,10 @@ import onnx
 from onnx import ModelProto, TensorProto
 
 from whynan.errors import UsageError
-from whynan.models.checkpoint.files import unreadable
 from whynan.models.onnx.model import AGAIN, bits_of, graphs, nodes, read_model, signature_of, tensors, text_of
 from whynan.models.onnx.model import Signature as Signature
 from whynan.models.onnx.operators import check_operators, opset_of
+from whynan.models.strangers import unreadable
 
 # -- The files beside an ONNX model that hold its weights: checked before any engine opens them ------------------------
 
@@ -189,19 +189,20 @@ class OnnxModel:
     size: int
 
 
-def open_model(path: str | os.PathLike[str], *, custom_ops: bool = False) -> OnnxModel:
+def open_model(path: str | os.PathLike[str], *, custom_ops: bool = False, digest: bool = True) -> OnnxModel:
     """Open a model and check it before any engine does.
 
     Args:
         path: of the ``.onnx`` file; its external data are looked for beside it, and not loaded.
         custom_ops: a library of operators will be given, so that those of unknown domains are no error.
+        digest: without it, no SHA-256 is taken, which is a good part of the time.
 
     Raises:
         UsageError: for no model, a truncated one, operators that are not known, external data that are missing or not
             where they ought to be.
     """
     file = Path(path)
-    proto, sha256 = read_model(file)
+    proto, sha256 = read_model(file, digest=digest)
     _check_text(proto, file)
     opset = opset_of(proto)
     if not proto.graph.output:

@@ -16,7 +16,7 @@ from whynan.capsule.folder import SCRIPT
 from whynan.errors import UsageError
 from whynan.records import ChainLink, Coverage, Element, Finding, Note, Reach, Report
 from whynan.rules.catalogue import explain
-from whynan.run.pipeline import versions
+from whynan.run.versions import versions
 
 # -- A capsule run again: the recorded operator on the recorded tensors, compared with the run and explained anew ------
 

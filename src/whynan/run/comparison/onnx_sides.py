@@ -10,12 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.graph.executed import drop_duplicate_constants, without_weights
+from whynan.capture.onnx.graph.written import read_mapped, read_outline
 from whynan.capture.onnx.sessions import CPU, EngineSettings, available_providers, open_user_session
 from whynan.compare.sides.onnx import OnnxSide
 from whynan.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import onnx
 
     from whynan.capture.onnx.execution import Value
     from whynan.compare.sides.operations import Side
@@ -45,8 +48,15 @@ def open_side(path: str, settings: Settings) -> Side:
 
 
 def _written(path: str, engine: EngineSettings) -> OnnxSide:
-    model = without_weights(Path(path))
+    model = _mapped(path)
     return OnnxSide(path, model, Path(path).parent, engine, model)
+
+
+def _mapped(path: str) -> onnx.ModelProto:
+    """A model whose large weights are mapped from its file; an engine follows no link out of a model's folder."""
+    if Path(path).is_symlink():
+        return without_weights(Path(path))
+    return read_mapped(path)
 
 
 def _optimised(path: str, engine: EngineSettings) -> OnnxSide:
@@ -60,7 +70,7 @@ def _optimised(path: str, engine: EngineSettings) -> OnnxSide:
         kept = [value for value in model.graph.input if value.name in used]
         del model.graph.input[:]
         model.graph.input.extend(kept)
-        side = OnnxSide(path, model, Path(folder), engine, without_weights(Path(path)))
+        side = OnnxSide(path, model, Path(folder), engine, read_outline(path))
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise

@@ -29,7 +29,7 @@ from whynan.records import (
     Run,
 )
 from whynan.run.comparison.comparison import left_out
-from whynan.run.pipeline import versions
+from whynan.run.versions import versions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

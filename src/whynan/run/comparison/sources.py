@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from whynan.compare.sides.operations import Array, Side
-    from whynan.models.onnx.opening import OnnxModel
     from whynan.run.comparison.settings import Settings
 
 HOW: Final = "give model.onnx, program.pt2, or package.module:name of a torch module or of a function that returns one"
@@ -55,7 +54,8 @@ class OnnxSource:
         self.label = path
         self.settings = settings
         self.notes: list[str] = []
-        self.model: OnnxModel = open_model(path)
+        # its signature is kept, and not its weights
+        self._signatures = open_model(path, digest=False).inputs
         for option, given in (("--b-compile", settings.compiled), ("--b-device", settings.device)):
             if given:
                 raise UsageError(f"{option} is for torch programs, and {path} is an ONNX model", "give --b-provider")
@@ -63,12 +63,12 @@ class OnnxSource:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Those that have to be given."""
-        return tuple(signature.name for signature in self.model.inputs)
+        return tuple(signature.name for signature in self._signatures)
 
     def shapes(self) -> dict[str, tuple[str, tuple[int, ...]]] | None:
         """Those of the model, a dimension that is left open as 1."""
         found: dict[str, tuple[str, tuple[int, ...]]] = {}
-        for signature in self.model.inputs:
+        for signature in self._signatures:
             if signature.dtype is None or signature.dims is None:
                 return None
             found[signature.name] = (

@@ -15,6 +15,7 @@ from whynan.faults import report_internal_error
 from whynan.records import APPLICABLE, STATUSES, Finding, Fix, FixVerdict, Note
 from whynan.report.fixes.proposals import offers
 from whynan.rules.catalogue import rules
+from whynan.run.onnx.job import JOB, MEND, OUTCOME
 from whynan.run.pipeline import with_note
 
 if TYPE_CHECKING:
@@ -28,10 +29,6 @@ if TYPE_CHECKING:
     from whynan.records.intents import FixIntent
     from whynan.run.onnx.engines import EngineProcess, Settings
 
-JOB: Final = "job.json"
-OUTCOME: Final = "outcome.json"
-MEND: Final = "mend"
-"""In a job: the findings that fixes are to be proved for."""
 FIXES: Final = "fixes"
 UNTRIED: Final = "untried"
 _FEEDS: Final = "feeds"

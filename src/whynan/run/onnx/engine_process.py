@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import select
 import signal
 import sys
 import traceback
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from whynan.analysis import judge_births
 from whynan.capture.onnx.execution import RunError
 from whynan.capture.onnx.segments import memory_exceeded_note
 from whynan.errors import WhynanError
 from whynan.records import ExitStatus, Fed, Inference, Note, Run
-from whynan.run.fix.onnx import MEND, prove_graph_fixes
+from whynan.run.onnx.engines import IDLE
 from whynan.run.onnx.explaining import agree, explaining, folding_note, is_bad, unexplained
-from whynan.run.onnx.inference import FEEDS, JOB, KEPT, OUTCOME, failed_after
-from whynan.run.onnx.kept_nodes import hand_over
+from whynan.run.onnx.job import FEEDS, JOB, KEPT, MEND, OUTCOME, failed_after
 from whynan.run.output.files import write_text
-from whynan.run.output.run_trace import redact_run
-from whynan.run.pipeline import versions
-from whynan.run.proof.whole_program import binding
+from whynan.run.parent import binding
+from whynan.run.versions import versions
 from whynan.traces.writer import TraceWriter
 
 if TYPE_CHECKING:
@@ -37,6 +38,18 @@ if TYPE_CHECKING:
     from whynan.traces import Trace
 
 
+_KEPT: Final = 256 << 20
+"""Bytes that a process may have in memory while it waits for another model."""
+_WAIT: Final = 60.0
+"""Seconds without anything to do after which the process ends."""
+_NEEDED: Final = (
+    "whynan.capture.onnx.engine",
+    "whynan.capture.onnx.graph.sites",
+    "whynan.capture.onnx.graph.written",
+    "whynan.capture.onnx.provenance.silent",
+    "whynan.capture.onnx.recorder",
+    "whynan.models.onnx.binding",
+)
 _Key: TypeAlias = "tuple[str | None, tuple[str, ...]]"
 
 
@@ -47,6 +60,8 @@ class Runner:
         self._open = ExitStack()
         self._engines: dict[_Key, Engine] = {}
         self._sites: dict[_Key, Sites] = {}
+        self.over = False
+        """Whether the model of the last job has no further one."""
 
     def do(self, place: Path) -> int:
         """Do the job of a folder; what came of it is left there, and the trace where the job says."""
@@ -64,8 +79,8 @@ class Runner:
         except Exception:
             told = {"internal": traceback.format_exc()}
             status = 3
-        if status:
-            # after a failure nobody knows in what state it is
+        if status or self.over:
+            # after a failure nobody knows in what state it is; and the next model is another
             self.close()
             self._sites.clear()
         write_text(str(place / OUTCOME), json.dumps(told))
@@ -81,20 +96,23 @@ class Runner:
         from whynan.models.onnx.binding import read_feeds
 
         job: dict[str, Any] = json.loads((place / JOB).read_text(encoding="utf-8"))
+        self.over = job["last"]
         if MEND in job:
+            from whynan.run.fix.onnx import prove_graph_fixes
+
             return prove_graph_fixes(_model(job).proto, job, place)
         feeds = read_feeds(place / FEEDS, job["feeds"])
         settings = settings_of(job)
         writer = TraceWriter(job["trace"], redact=job["redact"])
         known = _run_record(job)
-        writer.begin(redact_run(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
+        writer.begin(_public(writer, known), {"ranges": job["ranges"], "memory": job["memory"]})
         births = self._observer(job, settings, Recorder(writer), ranges=job["ranges"])
         try:
             outcome = self._opened(settings).run(feeds, births)
         except RunError as error:
             births.notes[failed_after(error.nodes)] = None
             births.notes.update(_notes(memory_exceeded_note(settings.memory)))
-            writer.end(redact_run(writer, _ended(known, births.end(), failed=error.what)))
+            writer.end(_public(writer, _ended(known, births.end(), failed=error.what)))
             raise
         births, executed, chosen = self._explanation(job, settings, feeds, births, outcome)
         sites = self._sites[_key(chosen)]
@@ -116,8 +134,10 @@ class Runner:
         run = known.model_copy(update={"inference": known.inference.model_copy(update=told)})
         found = births.end()
         if births.keeper is not None:
+            from whynan.run.onnx.kept_nodes import hand_over
+
             hand_over(births.keeper, found, executed, place / KEPT, settings.engine)
-        writer.end(redact_run(writer, _ended(run, found)))
+        writer.end(_public(writer, _ended(run, found)))
         return {}
 
     def _observer(
@@ -181,15 +201,43 @@ def main(parent: int) -> int:
     binding()()
     if os.name == "posix" and os.getppid() != parent:
         return 1
+    _load()
+    # what lasts as long as the process is never garbage
+    gc.freeze()
     # what an engine prints is no answer
     answers = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     runner = Runner()
-    for line in sys.stdin:
+    while line := _line():
         status = runner.do(Path(json.loads(line)))
         print(status, file=answers, flush=True)
+        if runner.over and not _rested():
+            return IDLE
     runner.close()
-    return 0
+    return 0 if line is not None else IDLE
+
+
+def _rested() -> bool:
+    """Give back the memory of a model; whether the process is then small enough to wait for another one."""
+    from whynan.capture.onnx.segments import resident, trim_heap
+
+    gc.collect()
+    trim_heap()
+    return resident() <= _KEPT
+
+
+def _line() -> str | None:
+    """The next line of the standard input, empty at its end; None where none has come for too long."""
+    # the one who writes waits for the answer to each line before the next: none is left in a buffer
+    if os.name == "posix" and not select.select([sys.stdin], [], [], _WAIT)[0]:
+        return None
+    return sys.stdin.readline()
+
+
+def _load() -> None:
+    """Load what the first job needs, which may still be on its way."""
+    for name in _NEEDED:
+        import_module(name)
 
 
 def _key(settings: EngineSettings) -> _Key:
@@ -199,6 +247,15 @@ def _key(settings: EngineSettings) -> _Key:
 
 def _notes(*notes: Note | None) -> dict[Note, None]:
     return dict.fromkeys(note for note in notes if note)
+
+
+def _public(writer: TraceWriter, run: Run) -> Run:
+    """What of a run may stand in its trace."""
+    if writer.names is None:
+        return run
+    from whynan.run.output.run_trace import redact_run
+
+    return redact_run(writer, run)
 
 
 def _ended(run: Run, trace: Trace, *, failed: str | None = None) -> Run:
@@ -225,6 +282,7 @@ def settings_of(job: dict[str, Any]) -> EngineSettings:
         custom_ops=tuple(chosen["custom_ops"]),
         memory=job["memory"],
         free_dimensions=chosen["free_dimensions"] or {},
+        repeated=job.get("repeated", False),
     )
 
 
@@ -253,8 +311,9 @@ def _model(job: dict[str, Any]) -> OnnxModel:
 
 def _sites(job: dict[str, Any]) -> Sites:
     from whynan.capture.onnx.graph.sites import Sites
+    from whynan.capture.onnx.graph.written import read_outline
 
-    return Sites(_model(job).proto, None)
+    return Sites(read_outline(job["model"]), None)
 
 
 def _difference(settings: EngineSettings, feeds: dict[str, Any], outcome: Outcome) -> Note | None:

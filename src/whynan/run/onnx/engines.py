@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
@@ -9,14 +10,18 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from whynan.traces.writer import open_private
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
 
 # -- Temporary folders that go with the process that made them, if it is killed by the next that makes one -------------
 
@@ -35,7 +40,7 @@ class Folder:
     def __init__(self) -> None:
         clear_away()
         self.name = tempfile.mkdtemp(prefix=PREFIX)
-        self._remove = weakref.finalize(self, _removed, self.name, _owned(self.name))
+        self._remove = weakref.finalize(self, _removed, self.name, _owned(self.name), os.getpid())
 
     def cleanup(self) -> None:
         """Remove it, with all that it holds."""
@@ -100,8 +105,10 @@ def _owned(folder: str) -> int | None:
     return lock
 
 
-def _removed(folder: str, lock: int | None) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+def _removed(folder: str, lock: int | None, owner: int) -> None:
+    # a process that the owner has forked has it too
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
     if lock is not None:
         os.close(lock)
 
@@ -114,6 +121,8 @@ SAID: Final = "said.txt"
 _TAIL: Final = 1 << 16
 _PATIENCE: Final = 10.0
 """Seconds that a process has to end once there is nothing more to do."""
+IDLE: Final = 75
+"""The status of a process that has ended because nobody had anything for it to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +151,7 @@ class EngineProcess:
     def __init__(self) -> None:
         self._home = Folder()
         self._process: subprocess.Popen[bytes] | None = None
+        self._unread = 0
 
     @property
     def home(self) -> str:
@@ -159,25 +169,38 @@ class EngineProcess:
         finally:
             self._home.cleanup()
 
+    def start(self) -> None:
+        """Begin to load what a job needs, while it is made ready."""
+        self._running()
+
     def do(self, place: Path) -> tuple[int, str]:
         """Do the job of a folder; its status, negative for the signal that the process died of, and what it wrote."""
-        process = self._running()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with suppress(BrokenPipeError):
-            # it has died meanwhile, which is told below
-            process.stdin.write(f"{json.dumps(str(place))}\n".encode("ascii"))
-            process.stdin.flush()
-        answer = process.stdout.readline()
-        if answer.endswith(b"\n"):
-            return int(answer), self._said()
-        status = process.wait()
-        self._end(at_once=True)
+        status = IDLE
+        while status == IDLE:
+            process = self._running()
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with suppress(BrokenPipeError):
+                # it has died meanwhile, which is told below
+                process.stdin.write(f"{json.dumps(str(place))}\n".encode("ascii"))
+                process.stdin.flush()
+            answer = process.stdout.readline()
+            if answer.endswith(b"\n"):
+                return int(answer), self._said()
+            status = process.wait()
+            self._end(at_once=True)
         return status or 1, self._said()
 
     def kill(self) -> None:
         """End what is being done; the next job gets a new process."""
         self._end(at_once=True)
+
+    def rest(self) -> bool:
+        """Whether the process is there for the jobs of another model; of what it wrote nothing is of these."""
+        if self._process is None or self._process.poll() is not None or not os.path.isdir(self.home):
+            return False
+        self._unread = os.path.getsize(Path(self.home) / SAID)
+        return os.name == "posix"
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is None:
@@ -188,6 +211,7 @@ class EngineProcess:
         environment["PYTHONPATH"] = os.pathsep.join(p for p in (here, environment.get("PYTHONPATH")) if p)
         # so that nothing of it is left, however it ends
         environment.update(dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self._home.name))
+        self._unread = 0
         with open(Path(self._home.name) / SAID, "wb", opener=open_private) as said:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "whynan.run.onnx.engine_process", str(os.getpid())],
@@ -221,5 +245,70 @@ class EngineProcess:
     def _said(self) -> str:
         path = Path(self._home.name) / SAID
         with open(path, "rb") as file:
-            file.seek(max(0, os.path.getsize(path) - _TAIL))
+            file.seek(max(self._unread, os.path.getsize(path) - _TAIL))
             return file.read().decode("utf-8", "replace")
+
+
+# -- The process that waits for the next model that this program has explained -----------------------------------------
+
+
+_Surroundings: TypeAlias = "tuple[int, int, str | None, dict[str, str]]"
+_waiting: list[tuple[_Surroundings, EngineProcess]] = []
+_lock: Final = threading.Lock()
+
+
+@contextmanager
+def reused_process(*, fresh: bool) -> Generator[EngineProcess]:
+    """The process of the model before, if nothing around it has changed since, else a `fresh` one; kept for the next.
+
+    It ends with the thread that started it, by itself where it has waited for a minute or holds much memory, and with
+    every failure.
+    """
+    found = _surroundings()
+    process = None if fresh else _taken(found)
+    with ExitStack() as ended:
+        ended.push(process := process or EngineProcess())
+        process.start()
+        yield process
+        if not fresh and process.rest():
+            ended.pop_all()
+            _keep(found, process)
+
+
+def _surroundings() -> _Surroundings:
+    """What a process has from the one that starts it; the system ends it together with the thread that did."""
+    try:
+        here = os.getcwd()
+    except OSError:
+        here = None
+    return os.getpid(), threading.get_ident(), here, dict(os.environ)
+
+
+def _taken(found: _Surroundings) -> EngineProcess | None:
+    with _lock:
+        held = _waiting.pop() if _waiting else None
+    if held is None:
+        return None
+    if held[0] == found and held[1].rest():
+        return held[1]
+    _close(*held)
+    return None
+
+
+def _keep(found: _Surroundings, process: EngineProcess) -> None:
+    with _lock:
+        others, _waiting[:] = _waiting[:], [(found, process)]
+    for other in others:
+        _close(*other)
+
+
+@atexit.register
+def _close_all() -> None:
+    while _waiting:
+        _close(*_waiting.pop())
+
+
+def _close(found: _Surroundings, process: EngineProcess) -> None:
+    # one that was there before this process was forked is its parent's
+    if found[0] == os.getpid():
+        process.__exit__(None, None, None)

@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import tempfile
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -15,10 +15,9 @@ from whynan.errors import UsageError
 from whynan.models.extras import need
 from whynan.records import ExitStatus, Note
 from whynan.rules.catalogue import readings
-from whynan.run.fix.onnx import JOB as JOB
-from whynan.run.fix.onnx import OUTCOME as OUTCOME
 from whynan.run.fix.onnx import with_fixes
-from whynan.run.onnx.engines import EngineProcess, Settings
+from whynan.run.onnx.engines import EngineProcess, Settings, reused_process
+from whynan.run.onnx.job import FEEDS, JOB, KEPT, OUTCOME, TRACE, failed_after
 from whynan.run.output.delivery import progress_message
 from whynan.run.pipeline import VERDICTS, build_report, with_note
 from whynan.run.suppressions import allowance
@@ -38,9 +37,6 @@ if TYPE_CHECKING:
 # -- The run of an ONNX model: in a process of its own, so that what crashes an engine is something to report ----------
 
 
-FEEDS: Final = "feeds"
-TRACE: Final = "trace"
-KEPT: Final = "kept"
 _LONGEST: Final = 400
 _HEALTHY: Final = 4
 """Cases that fixes have to leave as they are."""
@@ -52,15 +48,16 @@ def infer(
     settings: Settings,
     options: Options,
     explained: Callable[[Report], None] = lambda _: None,
+    started: EngineProcess | None = None,
 ) -> Report:
     """Run a model on each case and report the worst; raises ``UsageError`` where the engine cannot run it at all.
 
-    `explained` is given the report before its fixes are proved.
+    `explained` is given the report before its fixes are proved. `started`: the process to run it in.
     """
     found: list[tuple[Report, UsageError | None]] = []
     contents: list[Content | None] = []
     jobs: list[dict[str, Any]] = []
-    with EngineProcess() as process:
+    with EngineProcess() if started is None else nullcontext(started) as process:
         for number, case in enumerate(cases):
             with tempfile.TemporaryDirectory(prefix="case-", dir=process.home) as place:
                 at = _CasePlace(process, Path(place), number, last=number + 1 == len(cases))
@@ -151,6 +148,8 @@ def _job(model: OnnxModel, case: Case, settings: Settings, options: Options, at:
         "sha256": model.sha256,
         "opset": model.opset,
         "last": at.last,
+        # of one case alone the first is the last
+        "repeated": at.number > 0 or not at.last,
     }
 
 
@@ -228,11 +227,6 @@ def _notes(recorded: Recorded, failed: str | None) -> tuple[Note, ...]:
     return (*kept, failed_after(recorded.trace.coverage.events))
 
 
-def failed_after(nodes: int) -> Note:
-    """The note of a run that an engine has ended."""
-    return Note.create("failed_after", nodes=nodes)
-
-
 def _with_run(report: Report, case: Case, recorded: Recorded, failed: str | None) -> Report:
     known = recorded.run
     assert known.inference is not None
@@ -294,8 +288,10 @@ def explain_run(
     from whynan.models.onnx.inputs import case_of
     from whynan.models.onnx.opening import open_model
 
-    model = open_model(path)
-    return infer(model, [case_of(model, _by_name(model, inputs, named))], Settings(), options)
+    # of a process that has been used before nobody can tell what it has held by the most
+    with reused_process(fresh=options.memory is not None) as process:
+        model = open_model(path)
+        return infer(model, [case_of(model, _by_name(model, inputs, named))], Settings(), options, started=process)
 
 
 def _by_name(model: OnnxModel, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

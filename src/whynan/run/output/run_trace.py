@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from whynan.records import ExitStatus, Note, Run, Source
 from whynan.report.redaction import public_patterns
 from whynan.rules.catalogue import distribution, rules
-from whynan.run.pipeline import build_report, versions
+from whynan.run.pipeline import build_report
 from whynan.run.suppressions import Allowance, Baseline, Comment, comments_of
+from whynan.run.versions import versions
 from whynan.source.positions import sha256_of
 from whynan.traces import format as layout
 from whynan.traces.format import FAILED, CommentPart, KnownPart, Meant, SessionPart

@@ -20,12 +20,13 @@ from whynan.records import Finding, Fix, Note, Replay
 from whynan.report.notes import sentence
 from whynan.run.output.capsules import no_capsule
 from whynan.run.output.delivery import progress_message, say
+from whynan.run.parent import binding
 from whynan.run.pipeline import with_note
 from whynan.run.script import interpreter_name
 from whynan.training.fidelity import StepSignature, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from whynan.capture.torch.sinks.gradients import Fault
     from whynan.config import Options
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 
 
 INTERRUPTED: Final = "it was interrupted"
-_DEATH_SIGNAL: Final = 1
-"""``PR_SET_PDEATHSIG`` of Linux's prctl."""
 _ENDING: Final[tuple[Any, ...]] = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
 )
@@ -104,24 +103,6 @@ def _interruptible() -> Generator[_Interrupts]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
-
-
-def binding() -> Callable[[], object]:
-    """What a process calls that has just begun, so that whoever kills its parent kills it too; nothing where not Linux.
-
-    All that it needs is found here: nothing is loaded after a fork.
-    """
-    try:
-        import ctypes
-
-        prctl = ctypes.CDLL(None).prctl
-    except Exception:
-        return _nothing
-    return lambda: prctl(_DEATH_SIGNAL, signal.SIGKILL)
-
-
-def _nothing() -> None:
-    return
 
 
 # -- Whole-program proof: a program is run again, where its user asks for it, to explain a bad step or to prove fixes

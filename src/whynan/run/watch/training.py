@@ -12,9 +12,10 @@ from whynan.errors import NestedTraceError, NonFiniteError, UsageError
 from whynan.records import Coverage, ExitStatus, Note, Report, Run
 from whynan.rules.catalogue import readings
 from whynan.run.output.delivery import Display
-from whynan.run.pipeline import build_report, fold_report, merge_reports, versions
+from whynan.run.pipeline import build_report, fold_report, merge_reports
 from whynan.run.proof.proving import is_interrupted
 from whynan.run.region import STEPPED_ASIDE, refuses_another, scope_of
+from whynan.run.versions import versions
 from whynan.run.watch.evaluations import EvaluationWatch
 from whynan.run.watch.metrics import Metrics, as_step
 from whynan.run.watch.replays import Replays

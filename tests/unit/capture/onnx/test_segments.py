@@ -99,7 +99,7 @@ def test_more_room_makes_fewer_segments(tmp_path: Path) -> None:
 
 def test_segments_write_no_more_than_the_next_can_use_again(tmp_path: Path) -> None:
     executable = graph(tmp_path)
-    assert plan_of(executable, dict.fromkeys(range(14), 40 << 20), sys.maxsize) == (3, 6, 9, 12, 14)
+    assert plan_of(executable, dict.fromkeys(range(14), 10 << 20), sys.maxsize) == (3, 6, 9, 12, 14)
     assert plan_of(executable, dict.fromkeys(range(14), 1 << 40), sys.maxsize) == tuple(range(1, 15))
 
 

@@ -6,9 +6,10 @@ import math
 import mmap
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import numpy as np
+import onnx
 from onnx import external_data_helper, numpy_helper
 
 from whynan.capture.onnx.arrays import same_bits
@@ -17,9 +18,7 @@ from whynan.capture.onnx.graph.executed import Executable, bodies_of, without_we
 from whynan.models.onnx.model import nodes, tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import onnx
+    from collections.abc import Callable, Iterator, Sequence
 
     from whynan.capture.onnx.execution import Tensor
 
@@ -34,6 +33,13 @@ _NODE, _INITIALIZER = 1, 5
 _INPUT, _OUTPUT, _OP = 1, 2, 4
 _DIMS, _NAME = 1, 8
 _VARINT, _EIGHT, _LENGTH, _FOUR = 0, 1, 2, 5
+_CONTENT: Final = frozenset((4, 5, 6, 7, 9, 10, 11))
+"""The fields of a tensor that hold its elements."""
+_RAW, _EXTERNAL = 9, 13
+_ELSEWHERE: Final = bytes((14 << 3, 1))
+"""The field of a tensor that says that its elements are in another file."""
+_LARGE: Final = 1 << 16
+"""Bytes of a weight from which on an outline is without it."""
 
 
 @dataclass(slots=True)
@@ -85,6 +91,81 @@ def _read_shape(data: mmap.mmap, begin: int, end: int, found: WrittenGraph) -> N
         elif number == _NAME:
             name = data[at:until].decode(errors="replace")
     found.shapes[name] = shape
+
+
+def read_outline(path: str) -> onnx.ModelProto:
+    """The model in a file, without the elements of its large weights, which count as being elsewhere.
+
+    Raises ``OSError``, ``ValueError``, ``IndexError`` or ``DecodeError`` for what is no model.
+    """
+    return _read(path, _left_out)
+
+
+def read_mapped(path: str) -> onnx.ModelProto:
+    """The model in a file, of whose large weights it says that they are external data in this very file.
+
+    So they can be mapped, and need not be copied. Raises as ``read_outline`` does.
+    """
+    location = _entry(b"location", Path(path).name.encode())
+    return _read(path, lambda data, at, end: _elsewhere(data, at, end, location))
+
+
+_Tensor: TypeAlias = "Callable[[mmap.mmap, int, int], bytes]"
+
+
+def _read(path: str, tensor: _Tensor) -> onnx.ModelProto:
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return onnx.ModelProto.FromString(_outline(data, 0, len(data), (_GRAPH, _INITIALIZER), tensor))
+
+
+def _outline(data: mmap.mmap, at: int, end: int, way: Sequence[int], tensor: _Tensor) -> bytes:
+    """A message; of what is large in it on the way, only the outline."""
+    if not way:
+        return tensor(data, at, end)
+    parts: list[bytes] = []
+    kept = begun = at
+    for number, begin, until in _fields(data, at, end):
+        if number == way[0] and until - begin > _LARGE:
+            parts += (data[kept:begun], _field(number, _outline(data, begin, until, way[1:], tensor)))
+            kept = until
+        begun = until
+    return b"".join((*parts, data[kept:end]))
+
+
+def _left_out(data: mmap.mmap, at: int, end: int) -> bytes:
+    """A tensor without its elements."""
+    return b"".join((*_kept(data, at, end, _CONTENT), _ELSEWHERE))
+
+
+def _elsewhere(data: mmap.mmap, at: int, end: int, location: bytes) -> bytes:
+    """A tensor whose bytes, if it has any, are in a file; one with a list of numbers stays as it is."""
+    found = next((place for place in _fields(data, at, end) if place[0] == _RAW), None)
+    if found is None:
+        return data[at:end]
+    _, begin, until = found
+    entries = _entry(b"offset", b"%d" % begin), _entry(b"length", b"%d" % (until - begin))
+    return b"".join((*_kept(data, at, end, frozenset((_RAW,))), location, *entries, _ELSEWHERE))
+
+
+def _kept(data: mmap.mmap, at: int, end: int, dropped: frozenset[int]) -> Iterator[bytes]:
+    for number, _, until in _fields(data, at, end):
+        if number not in dropped:
+            yield data[at:until]
+        at = until
+
+
+def _entry(key: bytes, value: bytes) -> bytes:
+    return _field(_EXTERNAL, _field(1, key) + _field(2, value))
+
+
+def _field(number: int, content: bytes) -> bytes:
+    found = bytearray((number << 3 | _LENGTH,))
+    length = len(content)
+    while length > 0x7F:
+        found.append(length & 0x7F | 0x80)
+        length >>= 7
+    found.append(length)
+    return bytes(found) + content
 
 
 def _fields(data: mmap.mmap, at: int, end: int) -> Iterator[tuple[int, int, int]]:
