@@ -46,6 +46,20 @@ def rank() -> Rank | None:
     return Rank(distributed.get_rank(), world) if world > 1 else None
 
 
+_concerted = False
+
+
+def act_in_concert() -> None:
+    """From here on the ranks of this run tell each other what they find: one may be stopped, as all of them are."""
+    global _concerted
+    _concerted = True
+
+
+def acts_blindly() -> bool:
+    """Whether this process is one of several that do not hear of each other: it is not stopped, nor run again."""
+    return not _concerted and is_one_of_several()
+
+
 def is_one_of_several() -> bool:
     """Whether this process does together with others what it does: by itself it is not stopped, nor run again."""
     return rank() is not None

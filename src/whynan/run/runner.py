@@ -133,6 +133,8 @@ class Run:
     def finish(self, whynan: int, *, interrupted: bool) -> int:
         """Nothing of the program runs any more: what further runs of it prove is told now; gives the exit status."""
         controller = self._controller
+        if controller is not None:
+            controller.close()
         if os.getpid() != self._pid or controller is None or self._failed:
             return whynan
         self._guarded(lambda: controller.finish(interrupted=interrupted))
@@ -368,5 +370,8 @@ def _deliver_without_torch(command: str, options: Options, script: int) -> None:
     from whynan.records import Coverage, ExitStatus, Note, Report, Run
     from whynan.run.pipeline import versions
 
+    from whynan.run.output.own_paths import with_own_document
+
+    options = with_own_document(options)
     run = Run(command=command, exit_status=ExitStatus(script=script, whynan=0), versions=versions())
     deliver(Report(verdict="clean", run=run, coverage=Coverage(typed_notes=(Note.create("no_torch"),))), options)

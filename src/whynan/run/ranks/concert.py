@@ -1,0 +1,156 @@
+"""The concert of ranks: a run of several processes that is stopped together and has one report."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Protocol
+
+from whynan.capture.ranks import launched
+from whynan.faults import report_internal_error
+from whynan.records import Note
+from whynan.run.pipeline import with_note
+from whynan.run.ranks.channel import Channel, Lost, leave, open_channel
+from whynan.run.ranks.merging import RankReport, merge_ranks
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from whynan.records import Report
+    from whynan.run.ranks.merging import End
+
+
+class Stopped(Protocol):
+    """The run of one rank, which the others may stop."""
+
+    def stop_with_others(self) -> BaseException | None:
+        """What the rank is to end with, at a step of its own."""
+        ...
+
+    def stop_blocked(self) -> None:
+        """Make its report from another thread."""
+        ...
+
+
+def join_ranks(on_nonfinite: str, run: Stopped) -> Concert | None:
+    """Join the other ranks of a launcher; None where they cannot be reached."""
+    rank = launched(os.environ)
+    channel = None if rank is None else open_channel(os.environ, rank)
+    if channel is None:
+        return None
+    return Concert(channel, run, stops=on_nonfinite == "stop")
+
+
+class Concert:
+    """One rank's part in a run of several; `stops`: a bad step of one stops them all."""
+
+    def __init__(self, channel: Channel, run: Stopped, *, stops: bool) -> None:
+        self._channel = channel
+        self._run = run
+        self._stops = stops
+        self._blocked = False
+        self._hooks: Any = None
+        channel.begin(self._stop_blocked)
+
+    def watch_steps(self) -> None:
+        """Ask before each optimizer step whether the run is to stop; to be called after whatever judges a step."""
+        if not self._stops:
+            return
+        from whynan.capture.torch.interposition.wrappers import StepHooks
+
+        self._hooks = StepHooks(self._fail)
+        self._hooks.install()
+        self._hooks.before = self._before
+
+    def suspicion(self) -> AbstractContextManager[None]:
+        """For as long as a bad step is looked into."""
+        return self._channel.suspicion()
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        del optimizer, args, kwargs
+        ending = None
+        try:
+            if self._channel.is_quiet:
+                return
+            if self._channel.hold():
+                ending = self._run.stop_with_others()
+        except Exception:
+            report_internal_error()
+        if ending is not None:
+            raise ending
+
+    def _fail(self) -> bool:
+        report_internal_error()
+        return False
+
+    def alarm(self) -> None:
+        """Stop the other ranks, too."""
+        try:
+            self._channel.alarm()
+        except Lost:
+            return
+
+    def begin_report(self) -> None:
+        """The report of this rank is being made."""
+        self._channel.take_over()
+
+    def merge(self, report: Report, *, stopped: bool, terminated: bool) -> Report | None:
+        """The report of all ranks, if this one is to write it; None where another does.
+
+        `stopped`: by whynan. `terminated`: by the launcher.
+        """
+        end: End = "blocked" if self._blocked else "stopped" if stopped else "terminated" if terminated else "ended"
+        number, world = self._channel.rank
+        own = RankReport(_numbered(report, number), end)
+        if terminated:
+            self._channel.hurry()
+        try:
+            self._channel.post(own.to_document())
+            held = self._channel.collect(stopping=stopped or terminated or self._channel.is_alarmed)
+            if held is None:
+                return None
+            ranks = {n: own if n == number else RankReport.from_document(document) for n, document in held.items()}
+        except Lost:
+            # whoever served the store is gone, and the launcher with it
+            return with_note(report, Note.create("store_lost")) if number == 0 else None
+        return merge_ranks({**ranks, number: own}, world)
+
+    def conclude(self) -> None:
+        """The report is written."""
+        try:
+            self._channel.conclude()
+        except Lost:
+            return
+
+    def hurry(self) -> None:
+        """The launcher terminates the run."""
+        self._channel.hurry()
+
+    def close(self) -> None:
+        """The run is over."""
+        if self._hooks is not None:
+            self._hooks.remove()
+        self._channel.close()
+
+    def abandon_in_child(self) -> None:
+        """This is a child that the program has forked."""
+        if self._hooks is not None:
+            self._hooks.remove()
+        self._channel.abandon_in_child()
+
+    def _stop_blocked(self) -> None:
+        self._blocked = True
+        try:
+            self._run.stop_blocked()
+        except Exception:
+            report_internal_error()
+        leave(1)
+
+
+def _numbered(report: Report, number: int) -> Report:
+    """A report whose findings have their rank."""
+    return report.model_copy(
+        update={
+            name: tuple(f.model_copy(update={"rank": number}) for f in getattr(report, name))
+            for name in ("findings", "damaging", "absorbed")
+        }
+    )
