@@ -20,6 +20,14 @@ _STARTERS: Final = (
 """Loaded by what starts processes, and by nothing else."""
 
 
+class CollectiveRefused(BaseException):
+    """A replay has come to a collective whose result was not kept; `why` ends a sentence."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
 class Rank(NamedTuple):
     """The number of a process among so many."""
 

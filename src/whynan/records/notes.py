@@ -104,6 +104,7 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     "gone_on": _field_privacy(),
     "another_thread": _field_privacy(),
     "replay_together": _field_privacy(),
+    "share_good": _field_privacy(),
     "another_optimizer": _field_privacy(),
     "no_way": _field_privacy(),
     "start_step_advice": _field_privacy(count="step"),

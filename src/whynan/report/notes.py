@@ -341,6 +341,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "no_replay": lambda v: f"no replay {_way(v)}: {reason(v['why'])}",
     "gone_on": "no replay: the program has gone on from that step",
     "another_thread": "no replay: another thread is looked at",
+    "share_good": "replayed with what this rank computes, the step is finite: what is bad came from another rank",
     "replay_together": "no replay: one of several processes, which would have to run it again together",
     "another_optimizer": (
         "no replay: another optimizer has stepped on the gradients of the same backward, and its weights have moved; "

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.capture.ranks import (
     TOGETHER,
     act_in_concert,
-    acts_blindly,
     has_started_others,
     is_one_of_several,
     launched,
@@ -151,11 +150,11 @@ class Controller:
         from whynan.run.output.own_paths import with_own_document
         from whynan.run.ranks.concert import join_ranks
 
-        self._concert = join_ranks(self.options.on_nonfinite, self)
+        self._concert = join_ranks(self.options, self)
         if self._concert is None:
             self.options = with_own_document(self.options)
             self._delivery = Delivery(self.options, None if self._recording is None else self._recording.names)
-        else:
+        elif self.options.on_nonfinite == "stop":
             act_in_concert()
 
     def stop_with_others(self) -> BaseException | None:
@@ -314,7 +313,10 @@ class Controller:
             self._delivered = report
             self._delivery.deliver(report, is_public=private)
             return
-        merged = self._concert.merge(report, stopped=self._stopped, terminated=self._is_terminated)
+        shares = self._training is not None and self._training.replays.is_share_good
+        merged = self._concert.merge(
+            report, stopped=self._stopped, terminated=self._is_terminated, is_share_good=shares
+        )
         if merged is not None:
             self._delivered = merged
             self.whynan = max(self.whynan, self._exit_status(merged))

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from whynan.capture.ranks import launched
 from whynan.faults import report_internal_error
 from whynan.records import Note
 from whynan.run.pipeline import with_note
 from whynan.run.ranks.channel import Channel, Lost, leave, open_channel
-from whynan.run.ranks.merging import RankReport, merge_ranks
+from whynan.run.ranks.merging import Crossing, RankReport, merge_ranks
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
+    from whynan.config import Options
     from whynan.records import Report
     from whynan.run.ranks.merging import End
+
+
+_BUDGET: Final = 256 << 20
+"""Bytes of what collectives have given that are kept for a replay, unless --memory says another number."""
 
 
 class Stopped(Protocol):
@@ -31,22 +36,25 @@ class Stopped(Protocol):
         ...
 
 
-def join_ranks(on_nonfinite: str, run: Stopped) -> Concert | None:
+def join_ranks(options: Options, run: Stopped) -> Concert | None:
     """Join the other ranks of a launcher; None where they cannot be reached."""
     rank = launched(os.environ)
     channel = None if rank is None else open_channel(os.environ, rank)
     if channel is None:
         return None
-    return Concert(channel, run, stops=on_nonfinite == "stop")
+    return Concert(channel, run, options)
 
 
 class Concert:
-    """One rank's part in a run of several; `stops`: a bad step of one stops them all."""
+    """One rank's part in a run of several, which stops together where a bad step stops one."""
 
-    def __init__(self, channel: Channel, run: Stopped, *, stops: bool) -> None:
+    def __init__(self, channel: Channel, run: Stopped, options: Options) -> None:
+        from whynan.capture.torch.interposition.collective_calls import begin_log
+
         self._channel = channel
         self._run = run
-        self._stops = stops
+        self._stops = options.on_nonfinite == "stop"
+        self._calls = begin_log((options.memory or _BUDGET) if self._stops else 0, self._fail)
         self._blocked = False
         self._hooks: Any = None
         channel.begin(self._stop_blocked)
@@ -59,7 +67,7 @@ class Concert:
 
         self._hooks = StepHooks(self._fail)
         self._hooks.install()
-        self._hooks.before = self._before
+        self._hooks.before, self._hooks.after = self._before, self._after
 
     def suspicion(self) -> AbstractContextManager[None]:
         """For as long as a bad step is looked into."""
@@ -78,6 +86,11 @@ class Concert:
         if ending is not None:
             raise ending
 
+    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        del optimizer, args, kwargs
+        if self._calls.here.replayed is None:
+            self._calls.end_step()
+
     def _fail(self) -> bool:
         report_internal_error()
         return False
@@ -93,14 +106,15 @@ class Concert:
         """The report of this rank is being made."""
         self._channel.take_over()
 
-    def merge(self, report: Report, *, stopped: bool, terminated: bool) -> Report | None:
+    def merge(self, report: Report, *, stopped: bool, terminated: bool, is_share_good: bool) -> Report | None:
         """The report of all ranks, if this one is to write it; None where another does.
 
-        `stopped`: by whynan. `terminated`: by the launcher.
+        `stopped`: by whynan. `terminated`: by the launcher. `is_share_good`: what is bad here is another rank's.
         """
         end: End = "blocked" if self._blocked else "stopped" if stopped else "terminated" if terminated else "ended"
         number, world = self._channel.rank
-        own = RankReport(_numbered(report, number), end)
+        sent, received = (tuple(Crossing(c.key, c.site) for c in of) for of in (self._calls.sent, self._calls.received))
+        own = RankReport(_numbered(report, number), end, sent, received, is_share_good)
         if terminated:
             self._channel.hurry()
         try:
@@ -129,6 +143,7 @@ class Concert:
         """The run is over."""
         if self._hooks is not None:
             self._hooks.remove()
+        self._calls.remove()
         self._channel.close()
 
     def abandon_in_child(self) -> None:

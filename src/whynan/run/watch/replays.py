@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from whynan.capture.ranks import TOGETHER, is_one_of_several
+from whynan.capture.ranks import TOGETHER, acts_blindly, is_one_of_several
 from whynan.errors import UsageError
 from whynan.floats import format_value
 from whynan.records import Note, Replay
@@ -258,6 +258,8 @@ class Replays:
         """Keeps the operations of a replay that bear bad numbers."""
         self.visits: dict[Site, Visits] = {}
         """What the function of a finding read, where operations are kept: of the site."""
+        self.is_share_good = False
+        """Whether this rank's part of the bad step is good: what is bad has come from another."""
         self.audience: Audience | None = None
         """Whoever waits for a proof."""
         self._options = options
@@ -284,7 +286,7 @@ class Replays:
         refused = [Note.create("gone_on")] if fault.lag else []
         if refuses_another():
             refused.append(Note.create("another_thread"))
-        if is_one_of_several():
+        if acts_blindly():
             refused.append(Note.create("replay_together"))
         left = fault.raised.frames if fault.raised is not None else ()
         tried = [] if refused else [*self.called, *replay_plans(self._marks.kept(), left)]
@@ -295,7 +297,11 @@ class Replays:
                 why = outcome.why
             elif eager and outcome.judged.is_good:
                 suspected.append(Note.create("compiler_suspected", way=way.where, eager=eager))
-            elif not outcome.judged.same_as(fault.judged):
+            elif outcome.shared and outcome.judged.is_good and outcome.judged.is_part_of(fault.judged):
+                # what is bad is another rank's
+                self.is_share_good = True
+                return (_bad(fault), Note.create("share_good"))
+            elif not _is_faithful(outcome, fault):
                 why = "other losses or gradients than in the step itself"
             elif not region.report.findings and region.report.coverage.notes_of("allowed"):
                 return None
@@ -434,6 +440,8 @@ class Replays:
     def _proved(
         self, report: Report, way: ReplayPlan, fault: Fault, *, eager: bool, keep: Keep | None = None
     ) -> Report:
+        if self._options.prove and is_one_of_several():
+            return prove_fixes(report, NoRerun(TOGETHER))
         if not self._options.prove:
             return prove_fixes(report, NoRerun(NOT_ASKED))
         again = self._make_rerunner(way, fault, eager=eager)
@@ -472,6 +480,12 @@ class Replays:
                     region.watching.notify(lambda capture: capture.release_outputs(here.seen, here.raised))
                     here.seen = here.raised = None
                 region.end(early=not fault.whole)
+
+
+def _is_faithful(outcome: ReplayOutcome, fault: Fault) -> bool:
+    """Whether a replay has come to the same step, or to this rank's part of it."""
+    judged = outcome.judged
+    return judged is not None and (judged.is_part_of if outcome.shared else judged.same_as)(fault.judged)
 
 
 def _has_mapped_memory() -> bool:

@@ -14,12 +14,27 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.event_log import Row
+    from whynan.capture.torch.interposition.collective_calls import Call, CallLog
     from whynan.capture.torch.operators import Operator
+    from whynan.records import Site
 
 _IN_PLACE: Final = ("allreduce_", "allreduce_coalesced_", "reduce_", "all_reduce_", "all_reduce_coalesced_")
 """What they give stands where what went in stood: an element that was bad before it is bad by itself."""
 _ONE_WAY: Final = ("send", "isend", "barrier", "monitored_barrier_", "wait_tensor")
 """Those that write no tensor."""
+
+
+_tensors_in = interventions.tensors_in
+
+
+def active_log() -> CallLog | None:
+    """The log of the program's calls; None where nobody keeps one."""
+    kept = sys.modules.get("whynan.capture.torch.interposition.collective_calls")
+    return None if kept is None else kept.active_log()
+
+
+def _plain(base: str) -> str:
+    return base.strip("_").removesuffix("_base")
 
 
 class CollectiveLog:
@@ -34,6 +49,8 @@ class CollectiveLog:
         self._any = False
         self._sent: dict[int, int] = {}
         """What was bad of what this process has put in, as a set of labels, by the collective."""
+        self._calls: dict[int, Call] = {}
+        """The program's own calls of them, where it is a rank of a run of several."""
 
     def record_collective(self, operator: Operator, args: Any, out: Any, ordinal: int) -> bool:
         """Note an event that is a collective, which may be under way still, or the end of one; False where it is none.
@@ -47,16 +64,23 @@ class CollectiveLog:
         return True
 
     def _begin(self, operator: Operator, args: Any, out: Any, ordinal: int) -> None:
-        base = operator.base
+        base, log = operator.base, active_log()
+        call = None if log is None else log.here.current
+        if call is not None:
+            self._calls[ordinal] = call
         if base in _ONE_WAY:
+            if log is not None and base == "send" and self._context.any_marked and self._labels(_tensors_in(args[0])):
+                log.note_sent(call, base, self._site(ordinal))
             return
         # one of c10d's writes its first argument
         library = operator.name.startswith("c10d.")
-        written = interventions.tensors_in(args[0] if library else out)
+        written = _tensors_in(args[0] if library else out)
         in_place = base in _IN_PLACE
         if self._context.any_marked or self._sent:
             own = not library or in_place or base == "broadcast_"
-            labels = self._labels(interventions.tensors_in(args if own else args[1:]))
+            labels = self._labels(_tensors_in(args if own else args[1:]))
+            if labels and log is not None:
+                log.note_sent(call, _plain(base), self._site(ordinal))
             if labels:
                 self._sent[ordinal] = self._context.labels.intern(labels)
         for tensor in written:
@@ -74,11 +98,21 @@ class CollectiveLog:
 
     def collective_of(self, row: Row | None) -> str:
         """By which collective a tensor came that nothing else has written since; empty where by none."""
-        return row.operator.base.strip("_").removesuffix("_base") if row is not None and row.operator.collective else ""
+        return _plain(row.operator.base) if row is not None and row.operator.collective else ""
 
     def sent_labels(self, row: Row) -> int:
         """What this process has put into a collective that was bad, if that may have come back; 0 for nothing."""
         return self._sent.get(row.ordinal, 0)
+
+    def note_received(self, row: Row) -> None:
+        """What a collective has left here is bad, and this process has not put it in."""
+        log = active_log()
+        if log is not None:
+            log.note_received(self._calls.get(row.ordinal), self.collective_of(row), self._site(row.ordinal))
+
+    def _site(self, ordinal: int) -> Site | None:
+        row = self._context.rows.get(ordinal)
+        return None if row is None else self._context.sites.resolve(row.site, None)[0]
 
     def _labels(self, tensors: list[Tensor]) -> frozenset[int]:
         found = frozenset[int]()
