@@ -70,6 +70,9 @@ class ReplayedCollectives(TorchDispatchMode):
                     raise CollectiveRefused(f"it calls {call.operation} for another shape")
                 self._keep(tensor)
                 tensor.copy_(result.view_as(tensor))
+        if func._schema.name == "c10d::allreduce_":
+            # its future has to have the tensors
+            return func(args[0], self._group(), *args[2:])
         work = self._work()
         return work if len(func._schema.returns) == 1 else (args[0], work)
 
@@ -84,6 +87,10 @@ class ReplayedCollectives(TorchDispatchMode):
             self._keep(tensor)
         # its future has to have the tensors
         return func(args[0], self._group(), *args[2:])
+
+    def close(self) -> None:
+        """Let go of the group of this rank alone, whose threads would outlive the program."""
+        self._alone = None
 
     def _work(self) -> Any:
         return torch.ops.c10d.barrier.default(torch.empty(0), self._group(), [], True, 60_000)
@@ -112,11 +119,13 @@ def replayed_collectives(began: float, keep: Callable[[Tensor], None]) -> Genera
         return
     log.here.replayed, log.shared = log.calls_since(began), False
     outer, log.here.current = log.here.current, None
+    answers = ReplayedCollectives(log, keep)
     try:
-        with ReplayedCollectives(log, keep):
+        with answers:
             yield log
     finally:
         log.here.replayed, log.here.current = None, outer
+        answers.close()
 
 
 def _tensors(value: Any) -> Generator[Tensor]:

@@ -61,8 +61,6 @@ class Concert:
 
     def watch_steps(self) -> None:
         """Ask before each optimizer step whether the run is to stop; to be called after whatever judges a step."""
-        if not self._stops:
-            return
         from whynan.capture.torch.interposition.wrappers import StepHooks
 
         self._hooks = StepHooks(self._fail)
@@ -77,7 +75,7 @@ class Concert:
         del optimizer, args, kwargs
         ending = None
         try:
-            if self._channel.is_quiet:
+            if self._channel.is_quiet or self._calls.here.replayed is not None:
                 return
             if self._channel.hold():
                 ending = self._run.stop_with_others()
@@ -118,6 +116,9 @@ class Concert:
         if terminated:
             self._channel.hurry()
         try:
+            if report.run.exit_status.script not in (0, None):
+                # its launcher would end all ranks as soon as this one is gone
+                self._channel.alarm()
             self._channel.post(own.to_document())
             held = self._channel.collect(stopping=stopped or terminated or self._channel.is_alarmed)
             if held is None:

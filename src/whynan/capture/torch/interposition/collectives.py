@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _IN_PLACE: Final = ("allreduce_", "allreduce_coalesced_", "reduce_", "all_reduce_", "all_reduce_coalesced_")
 """What they give stands where what went in stood: an element that was bad before it is bad by itself."""
+_MOST: Final = 1 << 12
 _ONE_WAY: Final = ("send", "isend", "barrier", "monitored_barrier_", "wait_tensor")
 """Those that write no tensor."""
 
@@ -49,6 +50,8 @@ class CollectiveLog:
         self._any = False
         self._sent: dict[int, int] = {}
         """What was bad of what this process has put in, as a set of labels, by the collective."""
+        self._left: dict[int, int] = {}
+        """By storage, the collective that has written it last."""
         self._calls: dict[int, Call] = {}
         """The program's own calls of them, where it is a rank of a run of several."""
 
@@ -67,6 +70,8 @@ class CollectiveLog:
         base, log = operator.base, active_log()
         call = None if log is None else log.here.current
         if call is not None:
+            if len(self._calls) > _MOST:
+                self._calls.clear()
             self._calls[ordinal] = call
         if base in _ONE_WAY:
             if log is not None and base == "send" and self._context.any_marked and self._labels(_tensors_in(args[0])):
@@ -100,6 +105,14 @@ class CollectiveLog:
         """By which collective a tensor came that nothing else has written since; empty where by none."""
         return _plain(row.operator.base) if row is not None and row.operator.collective else ""
 
+    def writer_of(self, tensor: Tensor, reader: int) -> Row | None:
+        """The event that wrote a tensor before `reader` did: that may write in place what it reads."""
+        rows = self._context.rows
+        made = rows.get(rows.writer_of(tensor))
+        if made is None or made.ordinal != reader:
+            return made
+        return rows.get(self._left.get(tensor.untyped_storage()._cdata, -1)) or made
+
     def sent_labels(self, row: Row) -> int:
         """What this process has put into a collective that was bad, if that may have come back; 0 for nothing."""
         return self._sent.get(row.ordinal, 0)
@@ -132,6 +145,9 @@ class CollectiveLog:
         try:
             state = self._context.state_of(tensor)
             self._context.rows.note(tensor, ordinal)
+            if len(self._left) > _MOST:
+                self._left.clear()
+            self._left[tensor.untyped_storage()._cdata] = ordinal
         except (RuntimeError, NotImplementedError):
             # a wrapper around what another operator is given
             return

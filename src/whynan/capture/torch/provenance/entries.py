@@ -73,7 +73,7 @@ class Entries:
         state = context.state_of(holder)
         uninitialised = state is not None and state.uninitialised
         nan = nan_mask(tensor) & unknown
-        made = context.rows.get(context.rows.writer_of(holder))
+        made = self.exchanges.writer_of(holder, event.ordinal + context.first)
         exchanged = self.exchanges.collective_of(made)
         if exchanged and made is not None:
             uninitialised, since = False, Note.create("left_by_processes", operation=str(exchanged))
