@@ -143,7 +143,7 @@ class Controller:
                 recorded = self._training.marks.record_program
                 self._region.watching.notify(lambda capture: capture.call_at_first_event(recorded))
         if self._concert is not None:
-            self._concert.watch_steps()
+            self._concert.watch_steps(None if self._training is None else self._training.guard)
 
     def _join(self) -> None:
         """Join the other ranks, or have files of our own where that cannot be."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.config import Options
+    from whynan.training.guard import Guard
     from whynan.records import Report
     from whynan.run.ranks.merging import End
 
@@ -59,35 +60,40 @@ class Concert:
         self._hooks: Any = None
         channel.begin(self._stop_blocked)
 
-    def watch_steps(self) -> None:
-        """Ask before each optimizer step whether the run is to stop; to be called after whatever judges a step."""
+    def watch_steps(self, guard: Guard | None) -> None:
+        """Ask before each optimizer step that is good whether the run is to stop; `guard`: who judges the steps."""
+        if guard is not None:
+            # torch's hooks may not be taken off while it walks over others: those of the guard serve
+            guard.agreed = self.agree
+            return
         from whynan.capture.torch.interposition.wrappers import StepHooks
 
         self._hooks = StepHooks(self._fail)
         self._hooks.install()
-        self._hooks.before, self._hooks.after = self._before, self._after
+        self._hooks.before = self._before
 
     def suspicion(self) -> AbstractContextManager[None]:
         """For as long as a bad step is looked into."""
         return self._channel.suspicion()
 
-    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        del optimizer, args, kwargs
-        ending = None
+    def agree(self) -> BaseException | None:
+        """Before a step: what it is to end with, because another rank has found something; None to make it."""
+        if self._calls.here.replayed is not None:
+            return None
+        self._calls.end_step()
+        if self._channel.is_quiet or not self._channel.hold():
+            return None
         try:
-            if self._channel.is_quiet or self._calls.here.replayed is not None:
-                return
-            if self._channel.hold():
-                ending = self._run.stop_with_others()
+            return self._run.stop_with_others()
         except Exception:
             report_internal_error()
+        return None
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        del optimizer, args, kwargs
+        ending = self.agree()
         if ending is not None:
             raise ending
-
-    def _after(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        del optimizer, args, kwargs
-        if self._calls.here.replayed is None:
-            self._calls.end_step()
 
     def _fail(self) -> bool:
         report_internal_error()
@@ -111,7 +117,7 @@ class Concert:
         """
         end: End = "blocked" if self._blocked else "stopped" if stopped else "terminated" if terminated else "ended"
         number, world = self._channel.rank
-        sent, received = (tuple(Crossing(c.key, c.site) for c in of) for of in (self._calls.sent, self._calls.received))
+        sent, received = (tuple(Crossing(c.key, c.site, c.sender) for c in of) for of in (self._calls.sent, self._calls.received))
         own = RankReport(_numbered(report, number), end, sent, received, is_share_good)
         if terminated:
             self._channel.hurry()

@@ -25,19 +25,20 @@ class Crossing:
 
     key: Key
     site: Site | None
+    sender: int | None = None
 
     @classmethod
     def from_document(cls, held: Mapping[str, Any]) -> Crossing:
         """The one that ``to_document()`` gave on another rank."""
         site = held["site"]
         key = (str(held["group"]), int(held["sequence"]), str(held["operation"]))
-        return cls(key, None if site is None else Site.model_validate(site))
+        return cls(key, None if site is None else Site.model_validate(site), held["sender"])
 
     def to_document(self) -> dict[str, Any]:
         """It as a document for another rank."""
         group, sequence, operation = self.key
         site = None if self.site is None else self.site.model_dump(mode="json")
-        return {"group": group, "sequence": sequence, "operation": operation, "site": site}
+        return {"group": group, "sequence": sequence, "operation": operation, "site": site, "sender": self.sender}
 
 
 @dataclass(frozen=True)
@@ -169,6 +170,9 @@ class _Arrivals:
             senders = [] if crossing is None else self._senders.get(crossing.key, [])
             senders = [(n, c) for n, c in senders if n != number]
             sources = [(n, f) for n, f in births if n in {s for s, _ in senders}]
+            if senders and not sources:
+                births += (harmless := self._sent_without_harm(senders[0][0], finding))
+                sources = harmless
             if not senders:
                 # by what torch itself calls, as DistributedDataParallel does, or in a replay
                 sources = [(n, f) for n, f in births if n != number and f.step == finding.step]
@@ -182,6 +186,13 @@ class _Arrivals:
         told = [(n, f.model_copy(update={"transfers": tuple(transfers.get(id(f), ()))})) for n, f in births]
         told = self._with_shares(told)
         return [*told, *left]
+
+    def _sent_without_harm(self, number: int, arrived: Finding) -> list[tuple[int, Finding]]:
+        """The births of a rank that did no harm there: one of them did it where it arrived."""
+        born = [f for f in self._ranks[number].report.absorbed if f.birth not in ("entered", "literal")]
+        born = [f for f in born if f.step in (None, arrived.step)]
+        harm = {"fate": arrived.fate, "severity": arrived.severity, "reaches": arrived.reaches}
+        return [(number, f.model_copy(update=harm)) for f in born[-1:]]
 
     def _crossing(self, number: int, finding: Finding) -> Crossing | None:
         operation = _operation_of(finding)
@@ -210,7 +221,8 @@ class _Arrivals:
         """An arrival whose birth no rank has: from a rank without a report, or made by the collective itself."""
         site = crossing.site if crossing is not None else None
         if senders or crossing is None or len(self._ranks) < self._world or not _reduces(crossing.key[2]):
-            transfer = _transfer(finding, crossing, senders[0][0] if senders else None, None, number)
+            known = None if crossing is None else crossing.sender
+            transfer = _transfer(finding, crossing, senders[0][0] if senders else known, None, number)
             return finding.model_copy(update={"transfers": (transfer,)})
         value = finding.element.value
         is_nan = value is None or math.isnan(value)
@@ -240,7 +252,7 @@ def _same(call: str, operation: str | None) -> bool:
 
 def _bare(name: str) -> str:
     plain = name.replace("_", "").removesuffix("base").removesuffix("intotensor").removesuffix("tensor")
-    return {"irecv": "recv", "isend": "send", "alltoallsingle": "alltoall"}.get(plain, plain)
+    return {"irecv": "send", "isend": "send", "recv": "send", "alltoallsingle": "alltoall"}.get(plain, plain)
 
 
 def _reduces(operation: str) -> bool:

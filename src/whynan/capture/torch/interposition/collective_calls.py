@@ -50,6 +50,8 @@ class Call:
     results: list[Tensor] = field(default_factory=list[Tensor])
     lost: str = ""
     bytes: int = 0
+    sender: int | None = None
+    """The only rank that puts something in; None where all do."""
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -63,6 +65,7 @@ class BadCall:
 
     key: tuple[str, int, str]
     site: Site | None
+    sender: int | None = None
 
 
 class CollectiveCalls(threading.local):
@@ -88,7 +91,7 @@ class CallLog:
         self._bytes = 0
         self._counts: dict[tuple[str, str], int] = {}
         self._pending: dict[int, tuple[Any, Call, list[Tensor]]] = {}
-        self._steps: deque[float] = deque([0.0], maxlen=2)
+        self._steps: deque[float] = deque([0.0], maxlen=3)
         self._undo: list[Callable[[], object]] = []
         self._lock = threading.Lock()
 
@@ -110,7 +113,7 @@ class CallLog:
             self._undo.pop()()
 
     def end_step(self) -> None:
-        """An optimizer has stepped: what was given before the step before it is not replayed any more."""
+        """An optimizer is about to step: what was given two steps before is not replayed any more."""
         with self._lock:
             oldest = self._steps[0]
             self._steps.append(time.monotonic())
@@ -129,7 +132,8 @@ class CallLog:
 
     def note_received(self, call: Call | None, operation: str, site: Site | None) -> None:
         """A bad number has come out of one."""
-        _add(self.received, ("", 0, operation) if call is None else call.key, site)
+        sender = None if call is None else call.sender
+        _add(self.received, ("", 0, operation) if call is None else call.key, site, sender)
 
     # -- doors -----------------------------------------------------------------------------------------------------
 
@@ -195,7 +199,7 @@ class CallLog:
             counted = ""
         with self._lock:
             number = self._counts[group, counted] = self._counts.get((group, counted), 0) + 1
-            call = Call(name, group, number, time.monotonic())
+            call = Call(name, group, number, time.monotonic(), sender=_sender(name, args, kwargs))
             if len(self._calls) == self._calls.maxlen:
                 self._bytes -= self._calls[0].bytes
             self._calls.append(call)
@@ -282,12 +286,12 @@ def _same(door: Any, original: Any) -> Any:
 
 
 def _plain(name: str) -> str:
-    return {"isend": "send", "irecv": "recv"}.get(name, name)
+    return "send" if name in _POINT_TO_POINT else name
 
 
-def _add(known: list[BadCall], key: tuple[str, int, str], site: Site | None) -> None:
+def _add(known: list[BadCall], key: tuple[str, int, str], site: Site | None, sender: int | None = None) -> None:
     if len(known) < 64 and all(one.key != key for one in known):
-        known.append(BadCall(key, site))
+        known.append(BadCall(key, site, sender))
 
 
 def _group_of(name: str, args: Any, kwargs: Any) -> str:
@@ -299,6 +303,15 @@ def _group_of(name: str, args: Any, kwargs: Any) -> str:
         group = distributed.group.WORLD
     del name
     return str(getattr(group, "group_name", ""))
+
+
+def _sender(name: str, args: Any, kwargs: Any) -> int | None:
+    """The rank whose numbers a call gives to others."""
+    place = {"broadcast": 1, "recv": 1, "irecv": 1, "scatter": 2}.get(name)
+    if place is None:
+        return None
+    given = args[place] if len(args) > place else kwargs.get("src", 0 if name == "scatter" else None)
+    return given if isinstance(given, int) else None
 
 
 def _peers(name: str, args: Any, kwargs: Any) -> str:
