@@ -201,9 +201,9 @@ def compressed():
     torch.manual_seed(rank)
     for step in range(STEPS):
         size = 1e8 if BAD and step == WHEN and rank == 1 else 1
-        loss = model(torch.randn(4, 8)).square().mean() * size
+        loss = model(torch.randn(4, 8)).square().mean() * size  # born compressed
         optimizer.zero_grad()
-        loss.backward()  # born compressed
+        loss.backward()
         optimizer.step()
         lines.append(loss.item().hex())
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.capture.torch.interposition.wrappers import DOORS
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.shadow_memory import strided
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
@@ -99,7 +102,12 @@ class CollectiveLog:
         except (RuntimeError, NotImplementedError):
             return False
         # of the program's own it cannot be told from one of its data
-        return own and owner_of(sys._getframe(4).f_code.co_filename) is Owner.TORCH
+        if not own:
+            return False
+        caller: FrameType | None = sys._getframe(4)
+        while caller is not None and caller.f_code in DOORS:
+            caller = caller.f_back
+        return caller is not None and owner_of(caller.f_code.co_filename) is Owner.TORCH
 
     def collective_of(self, row: Row | None) -> str:
         """By which collective a tensor came that nothing else has written since; empty where by none."""
