@@ -106,7 +106,8 @@ def _reason(reason: str | None) -> str | None:
 _FINDING: Final[Table] = {
     "rule": by_value(_code), "name": by_holder(_rule_name), "severity": kept, "fate": kept, "birth": kept,
     "phase": kept, "op": operator,
-    "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "ranks": kept, "transfers": record, "site": record,
+    "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "ranks": kept,
+    "transfers": record, "site": record,
     "library_site": record, "node": alias("node"), "value": alias("tensor"), "made_of": dropped, "occurrences": kept,
     "modules": alias("module"), "also": record, "element": record,
     "damage": record, "divergence": record,

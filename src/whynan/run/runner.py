@@ -368,9 +368,8 @@ def _deliver_without_torch(command: str, options: Options, script: int) -> None:
             say(str(SENTENCES["no_torch"]))
         return
     from whynan.records import Coverage, ExitStatus, Note, Report, Run
-    from whynan.run.pipeline import versions
-
     from whynan.run.output.own_paths import with_own_document
+    from whynan.run.pipeline import versions
 
     options = with_own_document(options)
     run = Run(command=command, exit_status=ExitStatus(script=script, whynan=0), versions=versions())

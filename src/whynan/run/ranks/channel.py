@@ -47,7 +47,7 @@ _ALARM: Final = 1 << 20
 """What the alarm adds to the signal; a suspicion adds 1."""
 
 
-class Lost(Exception):
+class StoreError(Exception):
     """The store does not answer any more."""
 
 
@@ -63,8 +63,10 @@ def store_address(environment: Mapping[str, str]) -> tuple[str, int] | None:
 
 def open_channel(environment: Mapping[str, str], rank: Rank) -> Channel | None:
     """The channel of a rank; None where its launcher serves no store, or that does not answer."""
-    from torch import distributed
+    import torch.distributed
 
+    # not exported as pyright would have it
+    distributed: Any = torch.distributed
     address = store_address(environment)
     if address is None or not distributed.is_available():
         return None
@@ -82,7 +84,7 @@ class Channel:
     """One rank's end of the channel.
 
     `store`: with the methods of ``torch.distributed.Store`` that do not wait. All methods may be called from any
-    thread; those that ask the store raise ``Lost`` where it is gone.
+    thread; those that ask the store raise ``StoreError`` where it is gone.
     """
 
     def __init__(self, store: Any, rank: Rank) -> None:
@@ -146,7 +148,7 @@ class Channel:
         self._own_suspicions += more
         try:
             self._ask("add", "signal", more)
-        except Lost:
+        except StoreError:
             return
 
     @property
@@ -183,11 +185,11 @@ class Channel:
                 if place != standing[0]:
                     standing = (place, now)
                 limit = _WORK if self._busy else _LONGEST
-                if now - since > limit or (not self._busy and now - standing[1] > _STANDS):
-                    if self.take_over():
-                        # in a thread of its own: this one's heart goes on beating
-                        start_new_thread(blocked, ())
-        except Lost:
+                is_late = now - since > limit or (not self._busy and now - standing[1] > _STANDS)
+                if is_late and self.take_over():
+                    # in a thread of its own: this one's heart goes on beating
+                    start_new_thread(blocked, ())
+        except StoreError:
             return
         except Exception:
             report_internal_error()
@@ -254,7 +256,7 @@ class Channel:
         try:
             return getattr(self._store, what)(*given)
         except (RuntimeError, ValueError, OSError) as error:
-            raise Lost(str(error)) from error
+            raise StoreError(str(error)) from error
 
 
 class _Hearts:
@@ -304,8 +306,8 @@ def leave(status: int) -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
-        except Exception:  # noqa: S112 closed, or the program's own
+        except Exception:
+            # closed, or the program's own
             continue
     # Python's own is the program's door
-    posix._exit(status)
-
+    posix._exit(status)  # pyright: ignore[reportPrivateUsage]

@@ -9,16 +9,16 @@ from whynan.capture.ranks import launched
 from whynan.faults import report_internal_error
 from whynan.records import Note
 from whynan.run.pipeline import with_note
-from whynan.run.ranks.channel import Channel, Lost, leave, open_channel
+from whynan.run.ranks.channel import Channel, StoreError, leave, open_channel
 from whynan.run.ranks.merging import Crossing, RankReport, merge_ranks
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.config import Options
-    from whynan.training.guard import Guard
     from whynan.records import Report
     from whynan.run.ranks.merging import End
+    from whynan.training.guard import Guard
 
 
 _BUDGET: Final = 256 << 20
@@ -103,7 +103,7 @@ class Concert:
         """Stop the other ranks, too."""
         try:
             self._channel.alarm()
-        except Lost:
+        except StoreError:
             return
 
     def begin_report(self) -> None:
@@ -117,7 +117,9 @@ class Concert:
         """
         end: End = "blocked" if self._blocked else "stopped" if stopped else "terminated" if terminated else "ended"
         number, world = self._channel.rank
-        sent, received = (tuple(Crossing(c.key, c.site, c.sender) for c in of) for of in (self._calls.sent, self._calls.received))
+        sent, received = (
+            tuple(Crossing(c.key, c.site, c.sender) for c in of) for of in (self._calls.sent, self._calls.received)
+        )
         own = RankReport(_numbered(report, number), end, sent, received, is_share_good)
         if terminated:
             self._channel.hurry()
@@ -130,7 +132,7 @@ class Concert:
             if held is None:
                 return None
             ranks = {n: own if n == number else RankReport.from_document(document) for n, document in held.items()}
-        except Lost:
+        except StoreError:
             # whoever served the store is gone, and the launcher with it
             return with_note(report, Note.create("store_lost")) if number == 0 else None
         return merge_ranks({**ranks, number: own}, world)
@@ -139,7 +141,7 @@ class Concert:
         """The report is written."""
         try:
             self._channel.conclude()
-        except Lost:
+        except StoreError:
             return
 
     def hurry(self) -> None:

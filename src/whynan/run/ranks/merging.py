@@ -84,7 +84,7 @@ def merge_ranks(ranks: Mapping[int, RankReport], world: int) -> Report:
     absorbed = _folded((n, f) for n in sorted(ranks) for f in ranks[n].report.absorbed)
     findings = sorted(findings, key=_order)
     first = findings[0].rank if findings else None
-    base = ranks[first if first in ranks else min(ranks)].report
+    base = ranks[min(ranks) if first is None else first].report
     explained = any(f.severity == "error" for f in findings)
     # what a rank says that only received says nothing of the cause
     speaking = [n for n in sorted(ranks) if not explained or ranks[n].report is base or _is_own(ranks[n], n, findings)]

@@ -56,7 +56,6 @@ class StepEvidence:
         theirs_ = {id(p): mask for p, mask in other.bad}
         return all(id(p) in theirs_ and _is_same(mask, theirs_[id(p)]) for p, mask in self.bad)
 
-
     def is_part_of(self, other: StepEvidence) -> bool:
         """Whether the losses are the same, bit for bit, and what is bad of the gradients is bad in the other too."""
         theirs_ = {id(p): mask for p, mask in other.bad}
