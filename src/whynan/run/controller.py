@@ -172,6 +172,11 @@ class Controller:
         with self._isolation:
             self.end(early=True)
 
+    @property
+    def is_stopped_in_concert(self) -> bool:
+        """Whether whynan has stopped the run on all of its ranks."""
+        return self._stopped and self._concert is not None
+
     def close(self) -> None:
         """Nothing of the run goes on."""
         if self._concert is not None:

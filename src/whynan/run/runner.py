@@ -65,6 +65,11 @@ def launch(program: Program, options: Options) -> int:
     whynan = run.finish(whynan, interrupted=interrupted)
     if interrupted:
         _die_of_interrupt()
+    if run.is_stopped_in_concert:
+        from whynan.run.ranks.channel import leave
+
+        # the threads of the program's groups, which nobody has let go of, may abort the interpreter at its end
+        leave(status or whynan)
     return status or whynan
 
 
@@ -81,6 +86,11 @@ class Run:
         self._controller: Controller | None = None
         self._whynan: int | None = None
         self._failed = False
+
+    @property
+    def is_stopped_in_concert(self) -> bool:
+        """Whether all ranks of the run were stopped in the midst of what they do together."""
+        return self._controller is not None and self._controller.is_stopped_in_concert
 
     def begin_program(self) -> None:
         """Become the program, all but to run it."""

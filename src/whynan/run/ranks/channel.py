@@ -14,7 +14,7 @@ import time
 from _thread import start_new_thread
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from whynan.faults import report_internal_error
 
@@ -299,7 +299,7 @@ def _place_of(thread: int) -> object:
     return None if frame is None else (id(frame), frame.f_lasti)
 
 
-def leave(status: int) -> None:
+def leave(status: int) -> NoReturn:
     """End this process from another thread than its main one, which may be blocked; what it has printed is kept."""
     import posix
 

@@ -233,6 +233,8 @@ class _Arrivals:
         op = next((link.op for link in finding.chain if link.phase == "collective" and link.op), finding.op)
         update: dict[str, Any] = {"phase": "collective", "birth": "invalid" if is_nan else "overflow", "op": op}
         update |= {"site": site or finding.site, "message": what, "origin": None, "transfers": ()}
+        # the rule that it was known by was for what comes from outside
+        update |= {"rule": "WN000", "name": "unexplained", "matched": (), "fixes": ()}
         update["explanation"] = "Reduce in a wider dtype, or divide by the number of ranks before the sum."
         return finding.model_copy(update=update)
 
