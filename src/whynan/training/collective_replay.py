@@ -71,8 +71,7 @@ class ReplayedCollectives(TorchDispatchMode):
                 self._keep(tensor)
                 tensor.copy_(result.view_as(tensor))
         if func._schema.name == "c10d::allreduce_":
-            # its future has to have the tensors
-            return func(args[0], self._group(), *args[2:])
+            return self._alone_sum(func, args)
         work = self._work()
         return work if len(func._schema.returns) == 1 else (args[0], work)
 
@@ -85,8 +84,14 @@ class ReplayedCollectives(TorchDispatchMode):
             return args[0], self._work()
         for tensor in _tensors(args[0]):
             self._keep(tensor)
-        # its future has to have the tensors
-        return func(args[0], self._group(), *args[2:])
+        return self._alone_sum(func, args)
+
+    def _alone_sum(self, func: Any, args: tuple[Any, ...]) -> Any:
+        """A sum of this rank alone: its future has the tensors, as what torch hangs on it asks for."""
+        out = func(args[0], self._group(), *args[2:])
+        # what hangs on a future runs here only if it is done, and else in a thread that nobody looks at
+        torch.distributed.Work.unbox(out[1]).wait()
+        return out
 
     def close(self) -> None:
         """Let go of the group of this rank alone, whose threads would outlive the program."""
