@@ -49,7 +49,9 @@ def ranks(folder: Path, program: str, *arguments: str, options: tuple[str, ...] 
     said = tuple(path.read_text() for path in sorted(folder.glob("said.*")))
     written = sorted(path.name for path in folder.glob("report*"))
     assert written == ([] if options is None else ["report.json"]), done.stderr
-    report = {} if options is None else json.loads((folder / "report.json").read_text())
+    report: dict[str, Any] = {}
+    if options is not None:
+        report = json.loads((folder / "report.json").read_text())
     return Ended(done.returncode, said, report, done.stderr)
 
 

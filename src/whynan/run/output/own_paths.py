@@ -39,10 +39,12 @@ def with_own_paths(options: Options) -> Options:
 
 def with_own_document(options: Options) -> Options:
     """The options of a rank that writes a document of its own, since it cannot reach the others."""
+    if "RANK" not in os.environ or options.json is None:
+        return options
     from whynan.capture.ranks import launched
 
     rank = launched(os.environ)
-    if rank is None or rank.number == 0 or options.json is None:
+    if rank is None or rank.number == 0:
         return options
     options = replace(options, json=None if stream(options.json) is not None else _of_file(options.json, rank.number))
     where = f"writes {options.json}" if options.json else "writes no document: rank 0 writes to that stream"
