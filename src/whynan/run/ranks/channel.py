@@ -303,6 +303,12 @@ def leave(status: int) -> NoReturn:
     """End this process from another thread than its main one, which may be blocked; what it has printed is kept."""
     import posix
 
+    started: Any = sys.modules.get("multiprocessing")
+    workers: list[Any] = [] if started is None else started.active_children()
+    for worker in workers:
+        # Python would end those that are daemons, as a loader's workers are
+        if worker.daemon:
+            worker.terminate()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
