@@ -253,7 +253,13 @@ def _same(call: str, operation: str | None) -> bool:
 
 
 def _bare(name: str) -> str:
-    plain = name.replace("_", "").removesuffix("base").removesuffix("intotensor").removesuffix("tensor")
+    plain = (
+        name.replace("_", "")
+        .removesuffix("base")
+        .removesuffix("intotensor")
+        .removesuffix("tensor")
+        .removesuffix("single")
+    )
     return {"irecv": "send", "isend": "send", "recv": "send", "alltoallsingle": "alltoall"}.get(plain, plain)
 
 

@@ -26,7 +26,17 @@ if TYPE_CHECKING:
 
 _FIRST: Final = (
     *("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter"),
-    *("reduce_scatter_tensor", "all_to_all", "all_to_all_single", "scatter", "recv", "irecv"),
+    # the second names of two of them are those of torch 2.13
+    *(
+        "reduce_scatter_tensor",
+        "reduce_scatter_single",
+        "all_gather_single",
+        "all_to_all",
+        "all_to_all_single",
+        "scatter",
+        "recv",
+        "irecv",
+    ),
 )
 """Those that write their first argument."""
 _WRITES: Final = {**dict.fromkeys(_FIRST, 0), "gather": 1, "send": None, "isend": None, "barrier": None}
