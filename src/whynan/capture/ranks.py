@@ -20,6 +20,14 @@ _STARTERS: Final = (
 """Loaded by what starts processes, and by nothing else."""
 
 
+class CollectiveRefused(BaseException):
+    """A replay has come to a collective whose result was not kept; `why` ends a sentence."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+
 class Rank(NamedTuple):
     """The number of a process among so many."""
 
@@ -44,6 +52,20 @@ def rank() -> Rank | None:
         return given
     world = distributed.get_world_size()
     return Rank(distributed.get_rank(), world) if world > 1 else None
+
+
+_concerted = False
+
+
+def act_in_concert() -> None:
+    """From here on the ranks of this run tell each other what they find: one may be stopped, as all of them are."""
+    global _concerted
+    _concerted = True
+
+
+def acts_blindly() -> bool:
+    """Whether this process is one of several that do not hear of each other: it is not stopped, nor run again."""
+    return not _concerted and is_one_of_several()
 
 
 def is_one_of_several() -> bool:

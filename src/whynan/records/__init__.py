@@ -38,6 +38,7 @@ from whynan.records.report import Operand as Operand
 from whynan.records.report import Origin as Origin
 from whynan.records.report import Phase as Phase
 from whynan.records.report import Range as Range
+from whynan.records.report import RankRun as RankRun
 from whynan.records.report import Reach as Reach
 from whynan.records.report import Replay as Replay
 from whynan.records.report import Report as Report
@@ -48,4 +49,5 @@ from whynan.records.report import SinkKind as SinkKind
 from whynan.records.report import Source as Source
 from whynan.records.report import StandIn as StandIn
 from whynan.records.report import Step as Step
+from whynan.records.report import Transfer as Transfer
 from whynan.records.report import Verdict as Verdict

@@ -64,6 +64,8 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     "stepped_aside": _field_privacy(),
     "terminated": _field_privacy(),
     "one_of_several": _field_privacy(count="rank world"),
+    "ranks_missing": _field_privacy(counts="ranks", count="world"),
+    "store_lost": _field_privacy(),
     "no_others": _field_privacy(),
     # a trace on disk
     "no_facts": _field_privacy(),
@@ -102,6 +104,7 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     "gone_on": _field_privacy(),
     "another_thread": _field_privacy(),
     "replay_together": _field_privacy(),
+    "share_good": _field_privacy(),
     "another_optimizer": _field_privacy(),
     "no_way": _field_privacy(),
     "start_step_advice": _field_privacy(count="step"),

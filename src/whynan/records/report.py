@@ -291,12 +291,28 @@ class ScaleFall(Record):
     last: Number | None = None
 
 
+class Transfer(Record):
+    """A bad number on its way from one rank to another: by which collective, from where to where.
+
+    ``sequence`` counts the calls of the collective's group, from 1; null for what is no call of the program's, as the
+    buckets of DistributedDataParallel. ``sender`` and the sites are null where they are not known.
+    """
+
+    operation: str
+    sequence: int | None = None
+    sender: int | None = None
+    receivers: tuple[int, ...] = ()
+    sender_site: Site | None = None
+    receiver_site: Site | None = None
+
+
 class Finding(Record):
     """One cause of bad numbers: where the first was born, why, from what, and what it reached.
 
     ``also`` are the other births of the same cause. Of silent ``damage`` ``birth`` is null, since nothing non-finite
     was born, and ``element`` the first concerned; so it is of a ``divergence`` of two runs, whose ``op``, ``node``,
     ``value`` and ``site`` are those of B. ``origin`` is where a bad number came from that no operation bore.
+    ``rank`` is the first of the ``ranks`` on which it was born, and ``transfers`` how it came to others.
     """
 
     rule: str = "WN000"
@@ -311,6 +327,8 @@ class Finding(Record):
     step: int | None = None
     micro: int | None = None
     rank: int | None = None
+    ranks: tuple[int, ...] = ()
+    transfers: tuple[Transfer, ...] = ()
     site: Site | None
     library_site: Site | None = None
     node: str | None = None
@@ -383,8 +401,21 @@ class Source(Record):
     sha256: str
 
 
+class RankRun(Record):
+    """How one of several ranks ended; ``verdict`` and ``script`` are null where it left no report.
+
+    ``end``: it ``ended`` by itself, was ``stopped`` with the others or where it was ``blocked``, was ``terminated`` by
+    its launcher, or has left no report and is ``missing``.
+    """
+
+    rank: int
+    end: Literal["ended", "stopped", "blocked", "terminated", "missing"]
+    verdict: Verdict | None = None
+    script: int | None = None
+
+
 class Run(Record):
-    """What ran: command, versions, device, flags that change numbers."""
+    """What ran: command, versions, device, flags that change numbers; ``ranks`` are those that were merged."""
 
     command: str
     exit_status: ExitStatus
@@ -397,6 +428,7 @@ class Run(Record):
     data: str | None = None
     exception: str | None = None
     inference: Inference | None = None
+    ranks: tuple[RankRun, ...] = ()
 
 
 class Coverage(Record):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
 
 from whynan.floats import format_value, short_text
 from whynan.ops.table import TORCH
-from whynan.report.wording import count_text
+from whynan.report.wording import count_text, ranks_text
 
 if TYPE_CHECKING:
     # one line of a report is said without what loads the records
@@ -277,6 +277,8 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "stepped_aside": "the program traces itself: what it did from there on is in its own report",
     "terminated": "the program was told to terminate: what it would have done after that is not known",
     "one_of_several": "rank {rank} of {world}: one of several processes is not stopped by itself, nor run again",
+    "ranks_missing": lambda v: f"{ranks_text(v['ranks'])} of {v['world']:,} left no report",
+    "store_lost": "the other ranks could not be asked: this is the report of one rank",
     "no_others": "nothing of this process was looked at, and nothing is known of those beside it",
     "no_facts": "the trace holds no facts: its run was over before any were written",
     "unfinished": (
@@ -339,6 +341,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "no_replay": lambda v: f"no replay {_way(v)}: {reason(v['why'])}",
     "gone_on": "no replay: the program has gone on from that step",
     "another_thread": "no replay: another thread is looked at",
+    "share_good": "replayed with what this rank computes, the step is finite: what is bad came from another rank",
     "replay_together": "no replay: one of several processes, which would have to run it again together",
     "another_optimizer": (
         "no replay: another optimizer has stepped on the gradients of the same backward, and its weights have moved; "

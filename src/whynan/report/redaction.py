@@ -23,6 +23,7 @@ from whynan.records import (
     OutputError,
     PropagatedError,
     Report,
+    Transfer,
 )
 from whynan.report.wording import bad_word
 from whynan.traces.redaction import (
@@ -105,7 +106,8 @@ def _reason(reason: str | None) -> str | None:
 _FINDING: Final[Table] = {
     "rule": by_value(_code), "name": by_holder(_rule_name), "severity": kept, "fate": kept, "birth": kept,
     "phase": kept, "op": operator,
-    "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "site": record,
+    "grad_fn": node, "forward_op": operator, "step": kept, "micro": kept, "rank": kept, "ranks": kept,
+    "transfers": record, "site": record,
     "library_site": record, "node": alias("node"), "value": alias("tensor"), "made_of": dropped, "occurrences": kept,
     "modules": alias("module"), "also": record, "element": record,
     "damage": record, "divergence": record,
@@ -119,6 +121,10 @@ _FINDING: Final[Table] = {
 REPORT: Final[Mapping[type, Table]] = {
     **FACTS,
     Finding: _FINDING,
+    Transfer: {
+        "operation": operator, "sequence": kept, "sender": kept, "receivers": kept, "sender_site": record,
+        "receiver_site": record,
+    },
     Member: {"site": record, "phase": kept, "op": operator, "rule": by_value(_code), "count": kept},
     Fix: {"title": by_holder(_title), "kind": kept, "patch": unknown, "verdict": record, "further": dropped},
     FixVerdict: {

@@ -389,6 +389,8 @@ def _finding(
     if others := wording.also_text(finding):
         page.row("also", others)
     page.items("reaches", wording.reach_lines(finding, raised=raised), " · ")
+    for number, transfer in enumerate(finding.transfers):
+        page.row("" if number else "sent", wording.transfer_text(transfer))
     if wrong := wording.finite_but_wrong(finding):
         page.row("", wrong)
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         SinkKind,
         Site,
         StandIn,
+        Transfer,
     )
     from whynan.records.base import Number
 
@@ -138,9 +139,29 @@ def headline(finding: Finding, *, raised: bool) -> str:
         what = f"{_reached_word(finding, word)} in {_first_place(finding, raised=raised)}"
     step = "" if finding.step is None else f" at step {finding.step}"
     micro = f", backward {finding.micro}" if step and finding.micro is not None and finding.micro > 1 else ""
-    rank = "" if finding.rank is None else f" on rank {finding.rank}"
+    rank = "" if finding.rank is None else f" on {ranks_text(finding.ranks or (finding.rank,))}"
     warning = "warning: " if finding.severity == "warning" else ""
     return f"{warning}{what}{step}{micro}{rank}"
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Some ranks on one line: ``rank 3``, ``ranks 3, 7 and 41``."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > _NAMES_SHOWN + 1:
+        return f"ranks {', '.join(map(str, ranks[:_NAMES_SHOWN]))} and {len(ranks) - _NAMES_SHOWN:,} more"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
+
+
+def transfer_text(transfer: Transfer) -> str:
+    """How a bad number came to other ranks: ``rank 1 through all_reduce 3 at train.py:9, sent at train.py:7``."""
+    count = "" if transfer.sequence is None else f" {transfer.sequence:,}"
+    there = "" if transfer.receiver_site is None else f" at {transfer.receiver_site.file}:{transfer.receiver_site.line}"
+    here = ""
+    if transfer.sender_site is not None and transfer.sender_site != transfer.receiver_site:
+        here = f", sent at {transfer.sender_site.file}:{transfer.sender_site.line}"
+    sender = "" if transfer.sender is None else f"from rank {transfer.sender} "
+    return f"{sender}to {ranks_text(transfer.receivers)} through {transfer.operation}{count}{there}{here}"
 
 
 def damaged(damage: Damage) -> str:

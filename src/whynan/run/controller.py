@@ -9,7 +9,14 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.ranks import TOGETHER, has_started_others, is_one_of_several, launched, rank
+from whynan.capture.ranks import (
+    TOGETHER,
+    act_in_concert,
+    has_started_others,
+    is_one_of_several,
+    launched,
+    rank,
+)
 from whynan.faults import report_internal_error, tell_once
 from whynan.records import Note
 from whynan.run.guarded_capture import CaptureOptions
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     from whynan.records import Finding, Report
     from whynan.run.isolation import Isolation
     from whynan.run.proof.whole_program import WholeProgramProof
+    from whynan.run.ranks.concert import Concert
     from whynan.run.script import Beginning
     from whynan.run.watch.training import Training
 
@@ -71,6 +79,8 @@ class Controller:
         self._waiting: Report | None = None
         self._delivered: Report | None = None
         self._exception: str | None = None
+        self._concert: Concert | None = None
+        """With the other ranks, where a launcher has started several."""
         names = None if self._recording is None else self._recording.names
         self._delivery = Delivery(options, names)
         if options.rerun and (not options.quiet or options.json is not None):
@@ -84,6 +94,7 @@ class Controller:
         if launched(os.environ) is not None:
             self._terminating = Terminating(self.on_sigterm)
             self._terminating.begin()
+            self._join()
         if self._proof is not None:
             # before anything is looked at
             self._proof.begin()
@@ -126,9 +137,50 @@ class Controller:
             elif not self.options.rerun:
                 self._training.unexplained = self._name_the_option
             self._training.begin()
+            if self._concert is not None:
+                self._training.suspicion = self._concert.suspicion
             if self.options.prove and not self.options.rerun:
                 recorded = self._training.marks.record_program
                 self._region.watching.notify(lambda capture: capture.call_at_first_event(recorded))
+        if self._concert is not None:
+            self._concert.watch_steps(None if self._training is None else self._training.guard)
+
+    def _join(self) -> None:
+        """Join the other ranks, or have files of our own where that cannot be."""
+        from whynan.run.output.own_paths import with_own_document
+        from whynan.run.ranks.concert import join_ranks
+
+        self._concert = join_ranks(self.options, self)
+        if self._concert is None:
+            self.options = with_own_document(self.options)
+            self._delivery = Delivery(self.options, None if self._recording is None else self._recording.names)
+        elif self.options.on_nonfinite == "stop":
+            act_in_concert()
+
+    def stop_with_others(self) -> BaseException | None:
+        """Another rank has found what stops the run, and this one is about to make a step: what it is to end with."""
+        if self._reported or (self._training is not None and self._training.guard.here.replaying):
+            return None
+        self._stopped = True
+        return self._ending(None)
+
+    def stop_blocked(self) -> None:
+        """The same, from another thread, of a rank that stands where it cannot end itself."""
+        if self._reported:
+            return
+        self._stopped = True
+        with self._isolation:
+            self.end(early=True)
+
+    @property
+    def is_stopped_in_concert(self) -> bool:
+        """Whether whynan has stopped the run on all of its ranks."""
+        return self._stopped and self._concert is not None
+
+    def close(self) -> None:
+        """Nothing of the run goes on."""
+        if self._concert is not None:
+            self._concert.close()
 
     def end(self, error: BaseException | None = None, *, early: bool = False, script: int = 0) -> None:
         """Tell what was found, once: on the standard error stream and wherever an option says.
@@ -142,6 +194,8 @@ class Controller:
             self._amend()
             return
         self._reported = True
+        if self._concert is not None:
+            self._concert.begin_report()
         region = self._region
         assert region is not None
         watched = 0
@@ -174,15 +228,22 @@ class Controller:
 
     def proved(self, report: Report) -> None:
         """The program is about to end itself: what is to be said of its first finding is said before that."""
+        if self._concert is not None:
+            return
         with self._isolation:
             self._delivery.proved(report)
 
     def _ends_run(self) -> bool:
         """Whether a bad step ends the run, or makes it raise."""
+        if self._concert is not None:
+            return self.options.on_nonfinite == "stop"
         return self.options.on_nonfinite not in ("continue", "skip") and not is_one_of_several()
 
     def _show_opening(self, report: Report) -> None:
         """Print the first finding of a report that is delivered once its fixes are proved."""
+        if self._concert is not None:
+            # the first finding of all ranks is not known yet
+            return
         with self._isolation:
             if report.run.exception is None and self._exception is not None:
                 report = report.model_copy(update={"run": report.run.model_copy(update={"exception": self._exception})})
@@ -252,13 +313,26 @@ class Controller:
 
     def _deliver(self, report: Report, *, private: bool = False) -> None:
         """Tell a report; where it is `private`, what --redact leaves out was left out already."""
-        self._delivered = report
         self._record(report)
-        self._delivery.deliver(report, is_public=private)
+        if self._concert is None:
+            self._delivered = report
+            self._delivery.deliver(report, is_public=private)
+            return
+        shares = self._training is not None and self._training.replays.is_share_good
+        merged = self._concert.merge(
+            report, stopped=self._stopped, terminated=self._is_terminated, is_share_good=shares
+        )
+        if merged is not None:
+            self._delivered = merged
+            self.whynan = max(self.whynan, self._exit_status(merged))
+            self._delivery.deliver(merged)
+            self._concert.conclude()
 
     def on_sigterm(self) -> bool:
         """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
         if self._reported:
+            if self._concert is not None:
+                self._concert.hurry()
             return self._told
         self._is_terminated = True
         self._notes.append(Note.create("terminated"))
@@ -274,6 +348,8 @@ class Controller:
         self._reported = True
         if self._terminating is not None:
             self._terminating.after_fork()
+        if self._concert is not None:
+            self._concert.abandon_in_child()
         if self._training is not None:
             self._training.guard.on = False
         if self._region is not None:
@@ -281,7 +357,7 @@ class Controller:
 
     def _ask(self, capture: Capture) -> BaseException | None:
         """At a door of the program, after a fatal sink: the exception to end the run with, if it is to end."""
-        if is_one_of_several():
+        if is_one_of_several() and not (self._concert is not None and self._ends_run()):
             return None
         with self._isolation:
             errors = self._errors(capture)
@@ -311,6 +387,8 @@ class Controller:
 
     def _ending(self, error: Finding | None) -> BaseException | None:
         """Tell what was found; gives what the run ends with, if anything."""
+        if self._stopped and self._concert is not None:
+            self._concert.alarm()
         with self._isolation:
             self.end(early=True)
             opened = self._debugger()
@@ -361,7 +439,8 @@ class Controller:
 
     def _debugger(self) -> Callable[[], None] | None:
         """What opens the debugger at the program's line, where that was asked for."""
-        frame = user_frame(sys._getframe()) if self.options.pdb else None  # pyright: ignore[reportPrivateUsage]
+        asked = self.options.pdb and self._concert is None
+        frame = user_frame(sys._getframe()) if asked else None  # pyright: ignore[reportPrivateUsage]
         return None if frame is None else debugger(frame)
 
     def _spoilt(self, report: Report) -> BaseException | None:
@@ -383,7 +462,8 @@ class Controller:
 
     def _final(self, report: Report) -> Report:
         own = rank()
-        told = [] if own is None else [Note.create("one_of_several", rank=own.number, world=own.world)]
+        alone = own is None or self._concert is not None
+        told = [] if own is None or alone else [Note.create("one_of_several", rank=own.number, world=own.world)]
         for note in (*told, *self._notes):
             report = with_note(report, note)
         if report.verdict == "clean" and not report.coverage.events and (own is not None or has_started_others()):

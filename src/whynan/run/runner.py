@@ -65,6 +65,11 @@ def launch(program: Program, options: Options) -> int:
     whynan = run.finish(whynan, interrupted=interrupted)
     if interrupted:
         _die_of_interrupt()
+    if run.is_stopped_in_concert:
+        from whynan.run.ranks.channel import leave
+
+        # the threads of the program's groups, which nobody has let go of, may abort the interpreter at its end
+        leave(status or whynan)
     return status or whynan
 
 
@@ -81,6 +86,11 @@ class Run:
         self._controller: Controller | None = None
         self._whynan: int | None = None
         self._failed = False
+
+    @property
+    def is_stopped_in_concert(self) -> bool:
+        """Whether all ranks of the run were stopped in the midst of what they do together."""
+        return self._controller is not None and self._controller.is_stopped_in_concert
 
     def begin_program(self) -> None:
         """Become the program, all but to run it."""
@@ -133,6 +143,8 @@ class Run:
     def finish(self, whynan: int, *, interrupted: bool) -> int:
         """Nothing of the program runs any more: what further runs of it prove is told now; gives the exit status."""
         controller = self._controller
+        if controller is not None:
+            controller.close()
         if os.getpid() != self._pid or controller is None or self._failed:
             return whynan
         self._guarded(lambda: controller.finish(interrupted=interrupted))
@@ -366,7 +378,9 @@ def _deliver_without_torch(command: str, options: Options, script: int) -> None:
             say(str(SENTENCES["no_torch"]))
         return
     from whynan.records import Coverage, ExitStatus, Note, Report, Run
+    from whynan.run.output.own_paths import with_own_document
     from whynan.run.versions import versions
 
+    options = with_own_document(options)
     run = Run(command=command, exit_status=ExitStatus(script=script, whynan=0), versions=versions())
     deliver(Report(verdict="clean", run=run, coverage=Coverage(typed_notes=(Note.create("no_torch"),))), options)

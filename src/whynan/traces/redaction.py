@@ -40,6 +40,7 @@ from whynan.records import (
     Operand,
     Operation,
     Range,
+    RankRun,
     Reach,
     Replay,
     Run,
@@ -412,8 +413,9 @@ FACTS: Final[Mapping[type, Table]] = {
         "command": by_value(lambda _: "left out"), "exit_status": record, "versions": by_value(_versions),
         "device": by_value(_device), "flags": by_value(_flags),
         "replay": record, "history": record, "sources": dropped, "data": dropped, "exception": by_value(_exception),
-        "inference": record,
+        "inference": record, "ranks": record,
     },
+    RankRun: {"rank": kept, "end": kept, "verdict": kept, "script": kept},
     Inference: {
         "model": alias("file"), "sha256": dropped, "engine": kept, "graph": kept, "level": by_value(_word),
         "opset": by_value(_opset), "providers": by_value(_providers), "placement": by_value(_placement),

@@ -93,6 +93,8 @@ class Guard:
         """Who calls modules without gradients."""
         self.observations: Observations | None = None
         self._observed: Callable[[Fault], BaseException | None] | None = None
+        self.agreed: Callable[[], BaseException | None] | None = None
+        """In a run of several ranks: what a step that is good by itself is to end with."""
         self.decided: Callable[[Fault], BaseException | None] = lambda _: None  # the same, while it is traced
         self._entrances = TrainingPatches(self, marking, late=late)
         self.on = False
@@ -198,6 +200,8 @@ class Guard:
             return args[:1], {name: value for name, value in kwargs.items() if name != "closure"}
         self.here.reached = True
         begun = call_fenced(self.fail, self._begins, optimizer, closure, args, kwargs) if self.on else None
+        if begun is None and self.agreed is not None and self.on and not self.here.depth:
+            begun = self.agreed()
         if isinstance(begun, BaseException):
             raise begun
         return begun

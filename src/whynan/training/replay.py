@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
+from whynan.capture.ranks import CollectiveRefused, is_one_of_several
 from whynan.capture.torch.interposition.wrappers import StepHooks
 from whynan.capture.torch.sinks.gradients import (
     Fault,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from whynan.capture.torch.interposition.collective_calls import CallLog
     from whynan.replay.plan import ReplayPlan
     from whynan.training.guard import Guard
 
@@ -89,6 +91,8 @@ class ReplayOutcome:
 
     judged: StepEvidence | None
     why: str = ""
+    shared: bool = False
+    """Whether it is of this rank's part of what several have summed."""
 
 
 def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
@@ -141,6 +145,7 @@ def replay(
     steps: Counter[Any] = Counter()
     """How many each optimizer has made, where the program is run from its start to a later one."""
     from_start = guard.steps > 0 and goes_past_steps(way, fault)
+    exchanged: CallLog | None = None
 
     def note_evidence(optimizer: Any) -> None:
         if not reached and not refused:
@@ -240,6 +245,10 @@ def replay(
                 entered.callback(_finalize, left, set(_finalizers()))
             undo.__enter__()
             entered.callback(_retry_once, lambda: undo.__exit__(None, None, None))
+            if is_one_of_several():
+                from whynan.training.collective_replay import replayed_collectives
+
+                exchanged = entered.enter_context(replayed_collectives(way.began, undo.keep))
             if eager:
                 entered.enter_context(torch.compiler.set_stance("force_eager"))
             elif compiles():
@@ -277,6 +286,8 @@ def replay(
                 why = "it writes more memory than can be kept meanwhile"
             except TooLong:
                 why = "it goes round a loop"
+            except CollectiveRefused as collective:
+                why = collective.why
             except SystemExit:
                 if is_program_error():
                     raise
@@ -305,7 +316,9 @@ def replay(
             last.callback(_retry_once, gradients.restore)
             if scaler is not None:
                 last.callback(scaler.restore)
-    return ReplayOutcome(reached[0]) if reached else ReplayOutcome(None, why)
+    if not reached:
+        return ReplayOutcome(None, why)
+    return ReplayOutcome(reached[0], shared=exchanged is not None and exchanged.shared)
 
 
 def _finalizers() -> dict[Any, Any]:

@@ -14,10 +14,9 @@ from whynan.run.output.delivery import say
 
 
 def with_own_paths(options: Options) -> Options:
-    """The options of a process that a launcher has started: rank 0 has the names that were given, others their own.
+    """The options of a process that a launcher has started, with folders of its own.
 
-    ``report.json`` is ``report.rank1.json`` of rank 1, and a folder ``trace`` is ``trace.rank1``. On an open stream,
-    which has room for one document, only rank 0 writes.
+    A folder ``trace`` is ``trace.rank1`` of rank 1; the document is one of all ranks.
     """
     if "RANK" not in os.environ:
         return options
@@ -28,11 +27,6 @@ def with_own_paths(options: Options) -> Options:
     if rank is None or rank.number == 0:
         return options
     number = rank.number
-    if options.json is not None:
-        options = replace(options, json=None if stream(options.json) is not None else _of_file(options.json, number))
-        where = f"writes {options.json}" if options.json else "writes no document: rank 0 writes to that stream"
-        if not options.quiet:
-            say(f"rank {number} {where}")
     for name in ("trace", "capsule"):
         folder = getattr(options, name)
         if folder is not None:
@@ -40,6 +34,22 @@ def with_own_paths(options: Options) -> Options:
             options = replace(options, **{name: own})
             if not options.quiet:
                 say(f"rank {number} writes {own}")
+    return options
+
+
+def with_own_document(options: Options) -> Options:
+    """The options of a rank that writes a document of its own, since it cannot reach the others."""
+    if "RANK" not in os.environ or options.json is None:
+        return options
+    from whynan.capture.ranks import launched
+
+    rank = launched(os.environ)
+    if rank is None or rank.number == 0:
+        return options
+    options = replace(options, json=None if stream(options.json) is not None else _of_file(options.json, rank.number))
+    where = f"writes {options.json}" if options.json else "writes no document: rank 0 writes to that stream"
+    if not options.quiet:
+        say(f"rank {rank.number} {where}")
     return options
 
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from whynan.capture.ranks import TOGETHER, is_one_of_several
+from whynan.capture.ranks import TOGETHER, acts_blindly
 from whynan.records import Coverage, ExitStatus, Note, Replay, Report, Run
 from whynan.run.proof.proving import is_interrupted
 from whynan.run.region import refuses_another
@@ -115,7 +115,7 @@ class EvaluationWatch:
         region = self._training.replays.region()
         step = self._training.guard.steps + 1
         here = self._training.guard.here
-        why = TOGETHER if is_one_of_several() else None
+        why = TOGETHER if acts_blindly() else None
         here.replaying = why is None
         try:
             why = why or run(lambda: _looked(region, step))

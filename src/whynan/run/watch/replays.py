@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 
-from whynan.capture.ranks import TOGETHER, is_one_of_several
+from whynan.capture.ranks import TOGETHER, acts_blindly, is_one_of_several
 from whynan.errors import UsageError
 from whynan.floats import format_value
 from whynan.records import Note, Replay
@@ -140,7 +140,7 @@ class ReplayRerunner:
         return RunOnce(f"{why}; {RERUN}") if self._advised else why
 
     def _differs(self, outcome: ReplayOutcome) -> str | None:
-        if outcome.judged is None or _is_same(self._way, outcome.judged, self._fault):
+        if outcome.judged is None or _is_faithful(self._way, outcome, self._fault):
             return None
         return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
 
@@ -258,6 +258,8 @@ class Replays:
         """Keeps the operations of a replay that bear bad numbers."""
         self.visits: dict[Site, Visits] = {}
         """What the function of a finding read, where operations are kept: of the site."""
+        self.is_share_good = False
+        """Whether this rank's part of the bad step is good: what is bad has come from another."""
         self.audience: Audience | None = None
         """Whoever waits for a proof."""
         self._options = options
@@ -284,11 +286,12 @@ class Replays:
         refused = [Note.create("gone_on")] if fault.lag else []
         if refuses_another():
             refused.append(Note.create("another_thread"))
-        if is_one_of_several():
+        if acts_blindly():
             refused.append(Note.create("replay_together"))
         left = fault.raised.frames if fault.raised is not None else ()
         # what was bad before the step is born on the way from the start, if at all
-        start = self._program_start() if fault.judged.spoilt and self._guard.steps else None
+        is_later = bool(fault.judged.spoilt and self._guard.steps) and not is_one_of_several()
+        start = self._program_start() if is_later else None
         beginning = [] if start is None else replay_plans([start], left)
         tried = [] if refused else [*beginning, *self.called, *replay_plans(self._marks.kept(), left)]
         suspected: list[Note] = []
@@ -298,7 +301,11 @@ class Replays:
                 why = outcome.why
             elif eager and outcome.judged.is_good:
                 suspected.append(Note.create("compiler_suspected", way=way.where, eager=eager))
-            elif not _is_same(way, outcome.judged, fault):
+            elif outcome.shared and outcome.judged.is_good and outcome.judged.is_part_of(fault.judged):
+                # what is bad is another rank's
+                self.is_share_good = True
+                return (_bad(fault), Note.create("share_good"))
+            elif not _is_faithful(way, outcome, fault):
                 why = "other losses or gradients than in the step itself"
             elif not region.report.findings and region.report.coverage.notes_of("allowed"):
                 return None
@@ -437,6 +444,8 @@ class Replays:
     def _proved(
         self, report: Report, way: ReplayPlan, fault: Fault, *, eager: bool, keep: Keep | None = None
     ) -> Report:
+        if self._options.prove and is_one_of_several():
+            return prove_fixes(report, NoRerun(TOGETHER))
         if not self._options.prove:
             return prove_fixes(report, NoRerun(NOT_ASKED))
         again = self._make_rerunner(way, fault, eager=eager)
@@ -479,16 +488,20 @@ class Replays:
                 region.end(early=not fault.whole)
 
 
+def _is_faithful(way: ReplayPlan, outcome: ReplayOutcome, fault: Fault) -> bool:
+    """Whether a replay has come to the same step, or to this rank's part of it."""
+    from whynan.training.replay import goes_past_steps
+
+    judged = outcome.judged
+    if judged is None or outcome.shared:
+        return judged is not None and judged.is_part_of(fault.judged)
+    return judged.same_as(fault.judged, made_anew=goes_past_steps(way, fault))
+
+
 def _has_mapped_memory() -> bool:
     """Whether the program's own modules hold memory that is a file: what is written there cannot be held back."""
     mapped = (mmap.mmap, np.memmap)
     return any(isinstance(value, mapped) for names in own_modules() for value in list(names.values()))
-
-
-def _is_same(way: ReplayPlan, found: StepEvidence, fault: Fault) -> bool:
-    from whynan.training.replay import goes_past_steps
-
-    return found.same_as(fault.judged, made_anew=goes_past_steps(way, fault))
 
 
 def _shortest(found: list[TailPlan]) -> list[TailPlan]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,6 +25,7 @@ from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from whynan.capture.torch.sinks.gradients import Fault
@@ -78,6 +80,8 @@ class Training:
         """What was found wrong in steps that nothing bad was in."""
         self.report: Report | None = None
         self._ended = ended
+        self.suspicion: Callable[[], AbstractContextManager[None]] = nullcontext
+        """Around what looks into a bad step: the other ranks of a run hold theirs meanwhile."""
         self.replays = Replays(options, command, self.guard, self.marks)
         self.beside: EvaluationWatch | None = None
         """What the program does beside its steps, where that is looked at."""
@@ -272,7 +276,8 @@ class Training:
         self._aside()
         # of what is looked at in advance nobody is told before it counts
         ahead = fault.ahead or self.guard.here.probes is not None
-        found = self.replays.explain_fault(fault, lambda report: None if ahead else self.announce(report))
+        with self.suspicion():
+            found = self.replays.explain_fault(fault, lambda report: None if ahead else self.announce(report))
         if isinstance(found, tuple):
             found = self._new_report("inconclusive", found)
         return None if found is None else self._with_history(found, fault)

@@ -5,21 +5,40 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.capture.torch.interposition.wrappers import DOORS
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.shadow_memory import strided
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
     from whynan.capture.torch.event_log import Row
+    from whynan.capture.torch.interposition.collective_calls import Call, CallLog
     from whynan.capture.torch.operators import Operator
+    from whynan.records import Site
 
 _IN_PLACE: Final = ("allreduce_", "allreduce_coalesced_", "reduce_", "all_reduce_", "all_reduce_coalesced_")
 """What they give stands where what went in stood: an element that was bad before it is bad by itself."""
+_MOST: Final = 1 << 12
 _ONE_WAY: Final = ("send", "isend", "barrier", "monitored_barrier_", "wait_tensor")
 """Those that write no tensor."""
+
+
+_tensors_in = interventions.tensors_in
+
+
+def active_log() -> CallLog | None:
+    """The log of the program's calls; None where nobody keeps one."""
+    kept = sys.modules.get("whynan.capture.torch.interposition.collective_calls")
+    return None if kept is None else kept.active_log()
+
+
+def _plain(base: str) -> str:
+    return base.strip("_").removesuffix("_base")
 
 
 class CollectiveLog:
@@ -34,6 +53,10 @@ class CollectiveLog:
         self._any = False
         self._sent: dict[int, int] = {}
         """What was bad of what this process has put in, as a set of labels, by the collective."""
+        self._left: dict[int, int] = {}
+        """By storage, the collective that has written it last."""
+        self._calls: dict[int, Call] = {}
+        """The program's own calls of them, where it is a rank of a run of several."""
 
     def record_collective(self, operator: Operator, args: Any, out: Any, ordinal: int) -> bool:
         """Note an event that is a collective, which may be under way still, or the end of one; False where it is none.
@@ -47,16 +70,25 @@ class CollectiveLog:
         return True
 
     def _begin(self, operator: Operator, args: Any, out: Any, ordinal: int) -> None:
-        base = operator.base
+        base, log = operator.base, active_log()
+        call = None if log is None else log.here.current
+        if call is not None:
+            if len(self._calls) > _MOST:
+                self._calls.clear()
+            self._calls[ordinal] = call
         if base in _ONE_WAY:
+            if log is not None and base == "send" and self._context.any_marked and self._labels(_tensors_in(args[0])):
+                log.note_sent(call, base, self._site(ordinal))
             return
         # one of c10d's writes its first argument
         library = operator.name.startswith("c10d.")
-        written = interventions.tensors_in(args[0] if library else out)
+        written = _tensors_in(args[0] if library else out)
         in_place = base in _IN_PLACE
         if self._context.any_marked or self._sent:
             own = not library or in_place or base == "broadcast_"
-            labels = self._labels(interventions.tensors_in(args if own else args[1:]))
+            labels = self._labels(_tensors_in(args if own else args[1:]))
+            if labels and log is not None:
+                log.note_sent(call, _plain(base), self._site(ordinal))
             if labels:
                 self._sent[ordinal] = self._context.labels.intern(labels)
         for tensor in written:
@@ -70,15 +102,38 @@ class CollectiveLog:
         except (RuntimeError, NotImplementedError):
             return False
         # of the program's own it cannot be told from one of its data
-        return own and owner_of(sys._getframe(4).f_code.co_filename) is Owner.TORCH
+        if not own:
+            return False
+        caller: FrameType | None = sys._getframe(4)
+        while caller is not None and caller.f_code in DOORS:
+            caller = caller.f_back
+        return caller is not None and owner_of(caller.f_code.co_filename) is Owner.TORCH
 
     def collective_of(self, row: Row | None) -> str:
         """By which collective a tensor came that nothing else has written since; empty where by none."""
-        return row.operator.base.strip("_").removesuffix("_base") if row is not None and row.operator.collective else ""
+        return _plain(row.operator.base) if row is not None and row.operator.collective else ""
+
+    def writer_of(self, tensor: Tensor, reader: int) -> Row | None:
+        """The event that wrote a tensor before `reader` did: that may write in place what it reads."""
+        rows = self._context.rows
+        made = rows.get(rows.writer_of(tensor))
+        if made is None or made.ordinal != reader:
+            return made
+        return rows.get(self._left.get(tensor.untyped_storage()._cdata, -1)) or made
 
     def sent_labels(self, row: Row) -> int:
         """What this process has put into a collective that was bad, if that may have come back; 0 for nothing."""
         return self._sent.get(row.ordinal, 0)
+
+    def note_received(self, row: Row) -> None:
+        """What a collective has left here is bad, and this process has not put it in."""
+        log = active_log()
+        if log is not None:
+            log.note_received(self._calls.get(row.ordinal), self.collective_of(row), self._site(row.ordinal))
+
+    def _site(self, ordinal: int) -> Site | None:
+        row = self._context.rows.get(ordinal)
+        return None if row is None else self._context.sites.resolve(row.site, None)[0]
 
     def _labels(self, tensors: list[Tensor]) -> frozenset[int]:
         found = frozenset[int]()
@@ -98,6 +153,9 @@ class CollectiveLog:
         try:
             state = self._context.state_of(tensor)
             self._context.rows.note(tensor, ordinal)
+            if len(self._left) > _MOST:
+                self._left.clear()
+            self._left[tensor.untyped_storage()._cdata] = ordinal
         except (RuntimeError, NotImplementedError):
             # a wrapper around what another operator is given
             return

@@ -73,9 +73,11 @@ def _handlers() -> dict[Any, Any]:
 def known_by_dynamo(original: Any, door: Any) -> None:
     """A door has been taken off: where dynamo knows it by what it is, because it came meanwhile, it is told again."""
     rules: Any = sys.modules.get("torch._dynamo.trace_rules")
-    if rules is None:
+    known: Any = getattr(rules, "get_torch_obj_rule_map", None)
+    if known is None:
+        # not loaded, or in the midst of it
         return
-    for table in (rules.get_torch_obj_rule_map(), _handlers()):
+    for table in (known(), _handlers()):
         if door in table:
             table[original] = table.pop(door)
 

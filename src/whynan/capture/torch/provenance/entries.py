@@ -73,12 +73,13 @@ class Entries:
         state = context.state_of(holder)
         uninitialised = state is not None and state.uninitialised
         nan = nan_mask(tensor) & unknown
-        made = context.rows.get(context.rows.writer_of(holder))
+        made = self.exchanges.writer_of(holder, event.ordinal + context.first)
         exchanged = self.exchanges.collective_of(made)
         if exchanged and made is not None:
             uninitialised, since = False, Note.create("left_by_processes", operation=str(exchanged))
             if sent := self.exchanges.sent_labels(made):
                 return self._keep(holder, torch.where(unknown, sent, plane).to(torch.int32))
+            self.exchanges.note_received(made)
         constant = made if made is not None and made.operator.base == "lift_fresh" else None
         for mask, is_nan in ((nan, True), (unknown & ~nan, False)):
             if not bool(mask.any()):

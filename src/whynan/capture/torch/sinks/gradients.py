@@ -59,6 +59,14 @@ class StepEvidence:
         theirs_ = {id(p): mask for p, mask in other.bad}
         return all(id(p) in theirs_ and _is_same(mask, theirs_[id(p)]) for p, mask in self.bad)
 
+    def is_part_of(self, other: StepEvidence) -> bool:
+        """Whether the losses are the same, bit for bit, and what is bad of the gradients is bad in the other too."""
+        theirs_ = {id(p): mask for p, mask in other.bad}
+        return self.losses == other.losses and all(
+            mask is not None and (theirs := theirs_.get(id(p))) is not None and not bool((mask & ~theirs).any())
+            for p, mask in self.bad
+        )
+
 
 def _is_same(one: Tensor | None, other: Tensor | None) -> bool:
     return one is not None and other is not None and torch.equal(one, other)

@@ -1,0 +1,341 @@
+"""The program's calls of collectives: each numbered as the other ranks number it, and what it gave kept for a replay.
+
+Only in a run of several ranks. A healthy step pays for a copy of what its collectives gave, within a budget.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import Tensor, distributed
+from torch.distributed import distributed_c10d
+
+from whynan.capture.ranks import CollectiveRefused
+from whynan.capture.torch.interposition.wrappers import call_fenced, install_door, register_door, strip_own_frames
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+    from whynan.records import Site
+
+_FIRST: Final = (
+    *("all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "reduce_scatter"),
+    # the second names of two of them are those of torch 2.13
+    *(
+        "reduce_scatter_tensor",
+        "reduce_scatter_single",
+        "all_gather_single",
+        "all_to_all",
+        "all_to_all_single",
+        "scatter",
+        "recv",
+        "irecv",
+    ),
+)
+"""Those that write their first argument."""
+_WRITES: Final = {**dict.fromkeys(_FIRST, 0), "gather": 1, "send": None, "isend": None, "barrier": None}
+_POINT_TO_POINT: Final = ("send", "isend", "recv", "irecv")
+_KEPT_CALLS: Final = 1 << 16
+_DEVICE_SHARE: Final = 16
+"""On an accelerator a part of the budget: its memory is the program's."""
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a collective: its group, its number in it, from 1, and copies of what it gave.
+
+    `lost`: why there are none.
+    """
+
+    operation: str
+    group: str
+    sequence: int
+    began: float
+    results: list[Tensor] = field(default_factory=list[Tensor])
+    lost: str = ""
+    bytes: int = 0
+    sender: int | None = None
+    """The only rank that puts something in; None where all do."""
+
+    @property
+    def key(self) -> tuple[str, int, str]:
+        """What is the same of a call on all ranks that take part in it."""
+        return self.group, self.sequence, _plain(self.operation)
+
+
+@dataclass(frozen=True)
+class BadCall:
+    """A call that a bad number was put into, or has come out of, and where it stands."""
+
+    key: tuple[str, int, str]
+    site: Site | None
+    sender: int | None = None
+
+
+class CollectiveCalls(threading.local):
+    """Where one thread is: in which call of the program's; and in a replay, which calls are still to come."""
+
+    def __init__(self) -> None:
+        self.current: Call | None = None
+        self.replayed: deque[Call] | None = None
+
+
+class CallLog:
+    """The calls of a run, the last ones with what they gave. `budget`: bytes of copies; `fail`: of errors of ours."""
+
+    def __init__(self, budget: int, fail: Callable[[], bool]) -> None:
+        self.here = CollectiveCalls()
+        self.sent: list[BadCall] = []
+        self.received: list[BadCall] = []
+        self.shared = False
+        """Whether a replay has met a sum of torch's own, of which it has given this rank's part."""
+        self._budget = budget
+        self._fail = fail
+        self._calls: deque[Call] = deque(maxlen=_KEPT_CALLS)
+        self._bytes = 0
+        self._counts: dict[tuple[str, str], int] = {}
+        self._pending: dict[int, tuple[Any, Call, list[Tensor]]] = {}
+        self._steps: deque[float] = deque([0.0], maxlen=3)
+        self._undo: list[Callable[[], object]] = []
+        self._lock = threading.Lock()
+
+    def install(self) -> None:
+        """Stand at the functions of ``torch.distributed``."""
+        for name, written in _WRITES.items():
+            if hasattr(distributed_c10d, name):
+                self._undo.append(install_door(distributed_c10d, name, functools.partial(self._door, name, written)))
+                door = getattr(distributed_c10d, name)
+                self._undo.append(install_door(distributed, name, functools.partial(_same, door)))
+        self._undo.append(install_door(distributed.Work, "wait", self._waiting))
+        self._undo.append(install_door(distributed_c10d, "new_group", self._grouping))
+        door = distributed_c10d.new_group
+        self._undo.append(install_door(distributed, "new_group", functools.partial(_same, door)))
+
+    def remove(self) -> None:
+        """Leave them."""
+        while self._undo:
+            self._undo.pop()()
+
+    def end_step(self) -> None:
+        """An optimizer is about to step: what was given two steps before is not replayed any more."""
+        with self._lock:
+            oldest = self._steps[0]
+            self._steps.append(time.monotonic())
+            while self._calls and self._calls[0].began < oldest:
+                self._bytes -= self._calls.popleft().bytes
+
+    def calls_since(self, began: float) -> deque[Call]:
+        """The calls since a moment."""
+        self._settle(every=True)
+        with self._lock:
+            return deque(call for call in self._calls if call.began >= began)
+
+    def note_sent(self, call: Call | None, operation: str, site: Site | None) -> None:
+        """A bad number was put into a call, or into a collective of torch's own."""
+        _add(self.sent, ("", 0, operation) if call is None else call.key, site)
+
+    def note_received(self, call: Call | None, operation: str, site: Site | None) -> None:
+        """A bad number has come out of one."""
+        sender = None if call is None else call.sender
+        _add(self.received, ("", 0, operation) if call is None else call.key, site, sender)
+
+    # -- doors -----------------------------------------------------------------------------------------------------
+
+    def _door(self, name: str, written: int | None, original: Any) -> Any:
+        @functools.wraps(original)
+        def door(*args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return original(*args, **kwargs)
+            outer = self.here.current
+            call = call_fenced(self._fail, self._begin, name, args, kwargs)
+            self.here.current = call
+            try:
+                out = original(*args, **kwargs)
+            except BaseException as error:
+                strip_own_frames(error)
+                raise
+            finally:
+                self.here.current = outer
+            if call is not None and self.here.replayed is None:
+                call_fenced(self._fail, self._end, call, written, args, kwargs, out)
+            return out
+
+        return door
+
+    def _waiting(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                out = original(work, *args, **kwargs)
+            except BaseException as error:
+                strip_own_frames(error)
+                raise
+            if self._pending and not torch.compiler.is_compiling():
+                call_fenced(self._fail, self._waited, work)
+            return out
+
+        return wait
+
+    def _grouping(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def new_group(*args: Any, **kwargs: Any) -> Any:
+            if self.here.replayed is not None:
+                raise CollectiveRefused("it makes a process group")
+            try:
+                return original(*args, **kwargs)
+            except BaseException as error:
+                strip_own_frames(error)
+                raise
+
+        return new_group
+
+    def _begin(self, name: str, args: Any, kwargs: Any) -> Call | None:
+        if self.here.replayed is not None:
+            return self._next(name)
+        if not distributed.is_initialized():
+            return None
+        group = _group_of(name, args, kwargs)
+        counted = name
+        if name in _POINT_TO_POINT:
+            group = f"{group} {_peers(name, args, kwargs)}"
+            counted = "send" if "send" in name else "recv"
+        else:
+            counted = ""
+        with self._lock:
+            number = self._counts[group, counted] = self._counts.get((group, counted), 0) + 1
+            call = Call(name, group, number, time.monotonic(), sender=_sender(name, args, kwargs))
+            if len(self._calls) == self._calls.maxlen:
+                self._bytes -= self._calls[0].bytes
+            self._calls.append(call)
+        return call
+
+    def _next(self, name: str) -> Call:
+        """In a replay: the call that the program has made here."""
+        waiting = self.here.replayed
+        if not waiting:
+            raise CollectiveRefused(f"it calls {name} once more than the step did")
+        call = waiting.popleft()
+        if call.operation != name:
+            raise CollectiveRefused(f"it calls {name} where the step called {call.operation}")
+        if call.lost:
+            raise CollectiveRefused(f"what {name} gave was not kept: {call.lost}")
+        return call
+
+    def _end(self, call: Call, written: int | None, args: Any, kwargs: Any, out: Any) -> None:
+        if written is None:
+            return
+        tensors = list(_tensors(args[written] if len(args) > written else next(iter(kwargs.values()), None)))
+        if written == 1 and len(args) < 2:
+            tensors = list(_tensors(kwargs.get("gather_list")))
+        if isinstance(out, distributed.Work) and call.operation != "recv":
+            call.lost = "nobody has waited for it"
+            self._pending[id(out)] = (out, call, tensors)
+            self._settle()
+            return
+        self._keep(call, tensors)
+
+    def _waited(self, work: Any) -> None:
+        _, call, tensors = self._pending.pop(id(work), (None, None, ()))
+        if call is not None:
+            call.lost = ""
+            self._keep(call, tensors)
+
+    def _settle(self, *, every: bool = False) -> None:
+        """Let go of what nobody waits for any more."""
+        if not every and len(self._pending) < 64:
+            return
+        for _, (work, call, tensors) in list(self._pending.items()):
+            if work.is_completed():
+                self._pending.pop(id(work), None)
+                if every:
+                    # not waited for, and nothing has been read since as far as the program may
+                    call.lost = ""
+                    self._keep(call, tensors)
+
+    def _keep(self, call: Call, tensors: Iterable[Tensor]) -> None:
+        held = list(tensors)
+        size = sum(t.nbytes for t in held)
+        budget = self._budget if all(t.device.type == "cpu" for t in held) else self._budget // _DEVICE_SHARE
+        if self._bytes + size > budget:
+            call.lost = "more was exchanged in a step than is kept (--memory)"
+            return
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            call.results = [t.detach().clone() for t in held]
+        call.bytes = size
+        with self._lock:
+            self._bytes += size
+
+
+_active: CallLog | None = None
+
+
+def active_log() -> CallLog | None:
+    """The log of this process, where it is a rank of a run of several."""
+    return _active
+
+
+def begin_log(budget: int, fail: Callable[[], bool]) -> CallLog:
+    """Keep what collectives give from here on."""
+    global _active
+    _active = CallLog(budget, fail)
+    _active.install()
+    return _active
+
+
+def _same(door: Any, original: Any) -> Any:
+    """One function under two names stays one."""
+    del original
+    register_door(door)
+    return door
+
+
+def _plain(name: str) -> str:
+    return "send" if name in _POINT_TO_POINT else name
+
+
+def _add(known: list[BadCall], key: tuple[str, int, str], site: Site | None, sender: int | None = None) -> None:
+    if len(known) < 64 and all(one.key != key for one in known):
+        known.append(BadCall(key, site, sender))
+
+
+def _group_of(name: str, args: Any, kwargs: Any) -> str:
+    """The name of a call's group, which is the same on all of its ranks."""
+    group = kwargs.get("group")
+    if group is None:
+        group = next((a for a in args if isinstance(a, distributed.ProcessGroup)), None)
+    if group is None:
+        group = distributed.group.WORLD
+    del name
+    return str(getattr(group, "group_name", ""))
+
+
+def _sender(name: str, args: Any, kwargs: Any) -> int | None:
+    """The rank whose numbers a call gives to others."""
+    place = {"broadcast": 1, "recv": 1, "irecv": 1, "scatter": 2}.get(name)
+    if place is None:
+        return None
+    given = args[place] if len(args) > place else kwargs.get("src", 0 if name == "scatter" else None)
+    return given if isinstance(given, int) else None
+
+
+def _peers(name: str, args: Any, kwargs: Any) -> str:
+    """From which rank to which: ``0>1``."""
+    own = distributed.get_rank()
+    other = args[1] if len(args) > 1 else kwargs.get("dst" if "send" in name else "src")
+    if other is None:
+        other = kwargs.get("group_dst" if "send" in name else "group_src")
+    return f"{own}>{other}" if "send" in name else f"{other}>{own}"
+
+
+def _tensors(value: Any) -> Generator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for one in value:
+            yield from _tensors(one)

@@ -1,0 +1,180 @@
+"""The concert of ranks: a run of several processes that is stopped together and has one report."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from whynan.capture.ranks import launched
+from whynan.faults import report_internal_error
+from whynan.records import Note
+from whynan.run.pipeline import with_note
+from whynan.run.ranks.channel import Channel, StoreError, leave, open_channel
+from whynan.run.ranks.merging import Crossing, RankReport, merge_ranks
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from whynan.config import Options
+    from whynan.records import Report
+    from whynan.run.ranks.merging import End
+    from whynan.training.guard import Guard
+
+
+_BUDGET: Final = 256 << 20
+"""Bytes of what collectives have given that are kept for a replay, unless --memory says another number."""
+
+
+class Stopped(Protocol):
+    """The run of one rank, which the others may stop."""
+
+    def stop_with_others(self) -> BaseException | None:
+        """What the rank is to end with, at a step of its own."""
+        ...
+
+    def stop_blocked(self) -> None:
+        """Make its report from another thread."""
+        ...
+
+
+def join_ranks(options: Options, run: Stopped) -> Concert | None:
+    """Join the other ranks of a launcher; None where they cannot be reached."""
+    rank = launched(os.environ)
+    channel = None if rank is None else open_channel(os.environ, rank)
+    if channel is None:
+        return None
+    return Concert(channel, run, options)
+
+
+class Concert:
+    """One rank's part in a run of several, which stops together where a bad step stops one."""
+
+    def __init__(self, channel: Channel, run: Stopped, options: Options) -> None:
+        from whynan.capture.torch.interposition.collective_calls import begin_log
+
+        self._channel = channel
+        self._run = run
+        self._stops = options.on_nonfinite == "stop"
+        self._calls = begin_log((options.memory or _BUDGET) if self._stops else 0, self._fail)
+        self._blocked = False
+        self._hooks: Any = None
+        channel.begin(self._stop_blocked)
+
+    def watch_steps(self, guard: Guard | None) -> None:
+        """Ask before each optimizer step that is good whether the run is to stop; `guard`: who judges the steps."""
+        if guard is not None:
+            # torch's hooks may not be taken off while it walks over others: those of the guard serve
+            guard.agreed = self.agree
+            return
+        from whynan.capture.torch.interposition.wrappers import StepHooks
+
+        self._hooks = StepHooks(self._fail)
+        self._hooks.install()
+        self._hooks.before = self._before
+
+    def suspicion(self) -> AbstractContextManager[None]:
+        """For as long as a bad step is looked into."""
+        return self._channel.suspicion()
+
+    def agree(self) -> BaseException | None:
+        """Before a step: what it is to end with, because another rank has found something; None to make it."""
+        if self._calls.here.replayed is not None:
+            return None
+        self._calls.end_step()
+        if self._channel.is_quiet or not self._channel.hold():
+            return None
+        try:
+            return self._run.stop_with_others()
+        except Exception:
+            report_internal_error()
+        return None
+
+    def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        del optimizer, args, kwargs
+        ending = self.agree()
+        if ending is not None:
+            raise ending
+
+    def _fail(self) -> bool:
+        report_internal_error()
+        return False
+
+    def alarm(self) -> None:
+        """Stop the other ranks, too."""
+        try:
+            self._channel.alarm()
+        except StoreError:
+            return
+
+    def begin_report(self) -> None:
+        """The report of this rank is being made."""
+        self._channel.take_over()
+
+    def merge(self, report: Report, *, stopped: bool, terminated: bool, is_share_good: bool) -> Report | None:
+        """The report of all ranks, if this one is to write it; None where another does.
+
+        `stopped`: by whynan. `terminated`: by the launcher. `is_share_good`: what is bad here is another rank's.
+        """
+        end: End = "blocked" if self._blocked else "stopped" if stopped else "terminated" if terminated else "ended"
+        number, world = self._channel.rank
+        sent, received = (
+            tuple(Crossing(c.key, c.site, c.sender) for c in of) for of in (self._calls.sent, self._calls.received)
+        )
+        own = RankReport(_numbered(report, number), end, sent, received, is_share_good)
+        if terminated:
+            self._channel.hurry()
+        try:
+            if report.run.exit_status.script not in (0, None):
+                # its launcher would end all ranks as soon as this one is gone
+                self._channel.alarm()
+            self._channel.post(own.to_document())
+            held = self._channel.collect(stopping=stopped or terminated or self._channel.is_alarmed)
+            if held is None:
+                return None
+            ranks = {n: own if n == number else RankReport.from_document(document) for n, document in held.items()}
+        except StoreError:
+            # whoever served the store is gone, and the launcher with it
+            return with_note(report, Note.create("store_lost")) if number == 0 else None
+        return merge_ranks({**ranks, number: own}, world)
+
+    def conclude(self) -> None:
+        """The report is written."""
+        try:
+            self._channel.conclude()
+        except StoreError:
+            return
+
+    def hurry(self) -> None:
+        """The launcher terminates the run."""
+        self._channel.hurry()
+
+    def close(self) -> None:
+        """The run is over."""
+        if self._hooks is not None:
+            self._hooks.remove()
+        self._calls.remove()
+        self._channel.close()
+
+    def abandon_in_child(self) -> None:
+        """This is a child that the program has forked."""
+        if self._hooks is not None:
+            self._hooks.remove()
+        self._channel.abandon_in_child()
+
+    def _stop_blocked(self) -> None:
+        self._blocked = True
+        try:
+            self._run.stop_blocked()
+        except Exception:
+            report_internal_error()
+        leave(1)
+
+
+def _numbered(report: Report, number: int) -> Report:
+    """A report whose findings have their rank."""
+    return report.model_copy(
+        update={
+            name: tuple(f.model_copy(update={"rank": number}) for f in getattr(report, name))
+            for name in ("findings", "damaging", "absorbed")
+        }
+    )

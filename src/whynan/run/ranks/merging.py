@@ -1,0 +1,317 @@
+"""The merge of the ranks' reports: which was first, what arrived from which, and what is the same on several."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from whynan.records import Note, RankRun, Report, Site, Transfer
+from whynan.run.pipeline import VERDICTS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from whynan.records import Finding
+
+End = Literal["ended", "stopped", "blocked", "terminated", "missing"]
+Key = tuple[str, int, str]
+"""A call of a collective: its group, its number in that group, its operation."""
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A bad number in a call of a collective, as one rank has seen it: put in, or come out."""
+
+    key: Key
+    site: Site | None
+    sender: int | None = None
+
+    @classmethod
+    def from_document(cls, held: Mapping[str, Any]) -> Crossing:
+        """The one that ``to_document()`` gave on another rank."""
+        site = held["site"]
+        key = (str(held["group"]), int(held["sequence"]), str(held["operation"]))
+        return cls(key, None if site is None else Site.model_validate(site), held["sender"])
+
+    def to_document(self) -> dict[str, Any]:
+        """It as a document for another rank."""
+        group, sequence, operation = self.key
+        site = None if self.site is None else self.site.model_dump(mode="json")
+        return {"group": group, "sequence": sequence, "operation": operation, "site": site, "sender": self.sender}
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """What one rank hands in: its report, how it ended, and the bad numbers that it has sent and received.
+
+    ``shares``: its bad step was replayed with its own part of what collectives gave, and that part was good.
+    """
+
+    report: Report
+    end: End
+    sent: tuple[Crossing, ...] = ()
+    received: tuple[Crossing, ...] = ()
+    shares: bool = False
+
+    @classmethod
+    def from_document(cls, held: Mapping[str, Any]) -> RankReport:
+        """The one that ``to_document()`` gave on another rank; raises ``ValueError`` for what is none."""
+        return cls(
+            Report.from_json(held["report"]),
+            held["end"],
+            tuple(map(Crossing.from_document, held["sent"])),
+            tuple(map(Crossing.from_document, held["received"])),
+            bool(held["shares"]),
+        )
+
+    def to_document(self) -> dict[str, Any]:
+        """It as a document for the rank that writes."""
+        return {
+            "report": self.report.to_json(indent=None),
+            "end": self.end,
+            "sent": [crossing.to_document() for crossing in self.sent],
+            "received": [crossing.to_document() for crossing in self.received],
+            "shares": self.shares,
+        }
+
+
+def merge_ranks(ranks: Mapping[int, RankReport], world: int) -> Report:
+    """One report of several ranks; ``ranks`` has at least one, by number."""
+    arrivals = _Arrivals(ranks, world)
+    findings = _folded(arrivals.resolve((n, f) for n in sorted(ranks) for f in ranks[n].report.findings))
+    damaging = _folded((n, f) for n in sorted(ranks) for f in ranks[n].report.damaging)
+    absorbed = _folded((n, f) for n in sorted(ranks) for f in ranks[n].report.absorbed)
+    findings = sorted(findings, key=_order)
+    first = findings[0].rank if findings else None
+    base = ranks[min(ranks) if first is None else first].report
+    explained = any(f.severity == "error" for f in findings)
+    # what a rank says that only received says nothing of the cause
+    speaking = [n for n in sorted(ranks) if not explained or ranks[n].report is base or _is_own(ranks[n], n, findings)]
+    verdicts = [ranks[n].report.verdict for n in (speaking if explained else sorted(ranks))]
+    coverage = base.coverage.model_copy(
+        update={
+            "events": sum(r.report.coverage.events for r in ranks.values()),
+            "eager": sum(r.report.coverage.eager for r in ranks.values()),
+            "compiled_regions": sum(r.report.coverage.compiled_regions for r in ranks.values()),
+            "skipped_steps": max(r.report.coverage.skipped_steps for r in ranks.values()),
+            "typed_notes": _notes([ranks[n].report for n in speaking], ranks, world),
+        }
+    )
+    whynan = max(r.report.run.exit_status.whynan for r in ranks.values())
+    script = base.run.exit_status.script
+    if script == 0:
+        script = next((s for r in ranks.values() if (s := r.report.run.exit_status.script) != 0), 0)
+    sources = {source.file: source for r in ranks.values() for source in r.report.run.sources}
+    run = base.run.model_copy(
+        update={
+            "exit_status": base.run.exit_status.model_copy(update={"script": script, "whynan": whynan}),
+            "sources": tuple(sources.values()),
+            "exception": base.run.exception or _exception(ranks),
+            "ranks": tuple(_rank_run(n, ranks.get(n)) for n in range(world)),
+        }
+    )
+    return base.model_copy(
+        update={
+            "verdict": "nonfinite" if explained else min(verdicts, key=VERDICTS.index),
+            "findings": tuple(findings),
+            "damaging": tuple(damaging),
+            "absorbed": tuple(absorbed),
+            "absorbed_count": max(len(absorbed), *(r.report.absorbed_count for r in ranks.values())),
+            "coverage": coverage,
+            "run": run,
+        }
+    )
+
+
+def _is_own(rank: RankReport, number: int, findings: Sequence[Finding]) -> bool:
+    return any(number in finding.ranks for finding in findings) and not rank.shares
+
+
+def _rank_run(number: int, rank: RankReport | None) -> RankRun:
+    if rank is None:
+        return RankRun(rank=number, end="missing")
+    script = rank.report.run.exit_status.script
+    return RankRun(rank=number, end=rank.end, verdict=rank.report.verdict, script=script)
+
+
+def _exception(ranks: Mapping[int, RankReport]) -> str | None:
+    return next((r.report.run.exception for r in ranks.values() if r.report.run.exception), None)
+
+
+def _notes(reports: Iterable[Report], ranks: Mapping[int, RankReport], world: int) -> tuple[Note, ...]:
+    notes = list(dict.fromkeys(note for report in reports for note in report.coverage.typed_notes))
+    missing = tuple(n for n in range(world) if n not in ranks)
+    if missing:
+        notes.insert(0, Note.create("ranks_missing", ranks=missing, world=world))
+    return tuple(notes)
+
+
+class _Arrivals:
+    """Findings of what came through a collective, joined to those of where it was born."""
+
+    def __init__(self, ranks: Mapping[int, RankReport], world: int) -> None:
+        self._ranks = ranks
+        self._world = world
+        self._senders: dict[Key, list[tuple[int, Crossing]]] = {}
+        for number, rank in ranks.items():
+            for crossing in rank.sent:
+                self._senders.setdefault(crossing.key, []).append((number, crossing))
+
+    def resolve(self, found: Iterable[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
+        """The births, each with the ranks that it was sent to; an arrival stays where no sender is known."""
+        known = list(found)
+        births = [(n, f) for n, f in known if _operation_of(f) is None]
+        arrivals = [(n, f) for n, f in known if _operation_of(f) is not None]
+        transfers: dict[int, list[Transfer]] = {}
+        left: list[tuple[int, Finding]] = []
+        for number, finding in arrivals:
+            crossing = self._crossing(number, finding)
+            senders = [] if crossing is None else self._senders.get(crossing.key, [])
+            senders = [(n, c) for n, c in senders if n != number]
+            sources = [(n, f) for n, f in births if n in {s for s, _ in senders}]
+            if senders and not sources:
+                births += (harmless := self._sent_without_harm(senders[0][0], finding))
+                sources = harmless
+            if not senders:
+                # by what torch itself calls, as DistributedDataParallel does, or in a replay
+                sources = [(n, f) for n, f in births if n != number and f.step == finding.step]
+            if not sources:
+                left.append((number, self._unsent(number, finding, crossing, senders)))
+                continue
+            sender, birth = sources[0]
+            sent = next((c for n, c in senders if n == sender), None)
+            told = transfers.setdefault(id(birth), [])
+            _add(told, _transfer(finding, crossing, sender, sent, number))
+        told = [(n, f.model_copy(update={"transfers": tuple(transfers.get(id(f), ()))})) for n, f in births]
+        told = self._with_shares(told)
+        return [*told, *left]
+
+    def _sent_without_harm(self, number: int, arrived: Finding) -> list[tuple[int, Finding]]:
+        """The births of a rank that did no harm there: one of them did it where it arrived."""
+        born = [f for f in self._ranks[number].report.absorbed if f.birth not in ("entered", "literal")]
+        born = [f for f in born if f.step in (None, arrived.step)]
+        harm = {"fate": arrived.fate, "severity": arrived.severity, "reaches": arrived.reaches}
+        return [(number, f.model_copy(update=harm)) for f in born[-1:]]
+
+    def _crossing(self, number: int, finding: Finding) -> Crossing | None:
+        operation = _operation_of(finding)
+        return next((c for c in self._ranks[number].received if _same(c.key[2], operation)), None)
+
+    def _with_shares(self, births: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
+        """A birth, with the ranks whose own part of the step was good: they have it by the buckets of DDP."""
+        good = tuple(n for n, rank in self._ranks.items() if rank.shares)
+        if not good:
+            return births
+        sent = [(n, f) for n, f in births if f.severity == "error"]
+        if not sent:
+            return births
+        number, first = sent[0]
+        shared = Transfer(operation="all_reduce", sender=number, receivers=tuple(n for n in good if n != number))
+        told = first.model_copy(update={"transfers": (*first.transfers, shared)})
+        return [(n, told if f is first else f) for n, f in births]
+
+    def _unsent(
+        self,
+        number: int,
+        finding: Finding,
+        crossing: Crossing | None,
+        senders: Sequence[tuple[int, Crossing]],
+    ) -> Finding:
+        """An arrival whose birth no rank has: from a rank without a report, or made by the collective itself."""
+        site = crossing.site if crossing is not None else None
+        if senders or crossing is None or len(self._ranks) < self._world or not _reduces(crossing.key[2]):
+            known = None if crossing is None else crossing.sender
+            transfer = _transfer(finding, crossing, senders[0][0] if senders else known, None, number)
+            return finding.model_copy(update={"transfers": (transfer,)})
+        value = finding.element.value
+        is_nan = value is None or math.isnan(value)
+        what = (
+            f"every rank put in finite numbers, and {crossing.key[2]} of {self._world} ranks gave "
+            f"{'NaN' if is_nan else 'Inf'}: the result is out of the range of {finding.element.dtype}"
+        )
+        op = next((link.op for link in finding.chain if link.phase == "collective" and link.op), finding.op)
+        update: dict[str, Any] = {"phase": "collective", "birth": "invalid" if is_nan else "overflow", "op": op}
+        update |= {"site": site or finding.site, "message": what, "origin": None, "transfers": ()}
+        # the rule that it was known by was for what comes from outside
+        update |= {"rule": "WN000", "name": "unexplained", "matched": (), "fixes": ()}
+        update["explanation"] = "Reduce in a wider dtype, or divide by the number of ranks before the sum."
+        return finding.model_copy(update=update)
+
+
+def _operation_of(finding: Finding) -> str | None:
+    """The collective by which a bad number arrived; None for one that was born here."""
+    if finding.birth != "entered" or finding.origin is None or finding.origin.kind != "entered":
+        return None
+    since = finding.origin.values.get("since")
+    return str(since.values["operation"]) if isinstance(since, Note) and since.kind == "left_by_processes" else None
+
+
+def _same(call: str, operation: str | None) -> bool:
+    """Whether a call of the program's is an operation of the dispatcher: ``all_reduce`` is ``allreduce``."""
+    return operation is not None and _bare(call) == _bare(operation)
+
+
+def _bare(name: str) -> str:
+    plain = (
+        name.replace("_", "")
+        .removesuffix("base")
+        .removesuffix("intotensor")
+        .removesuffix("tensor")
+        .removesuffix("single")
+    )
+    return {"irecv": "send", "isend": "send", "recv": "send", "alltoallsingle": "alltoall"}.get(plain, plain)
+
+
+def _reduces(operation: str) -> bool:
+    return "reduce" in operation
+
+
+def _transfer(
+    finding: Finding, crossing: Crossing | None, sender: int | None, sent: Crossing | None, receiver: int
+) -> Transfer:
+    operation = crossing.key[2] if crossing is not None else _operation_of(finding) or "a collective"
+    site = crossing.site if crossing is not None and crossing.site is not None else finding.site
+    return Transfer(
+        operation=operation,
+        sequence=crossing.key[1] if crossing is not None and crossing.key[0] else None,
+        sender=sender,
+        receivers=(receiver,),
+        sender_site=None if sent is None else sent.site,
+        receiver_site=site,
+    )
+
+
+def _add(told: list[Transfer], new: Transfer) -> None:
+    """One more transfer; one that differs in its receiver alone is the same."""
+    for place, known in enumerate(told):
+        if known.model_copy(update={"receivers": new.receivers}) == new:
+            receivers = tuple(sorted({*known.receivers, *new.receivers}))
+            told[place] = known.model_copy(update={"receivers": receivers})
+            return
+    told.append(new)
+
+
+def _folded(found: Iterable[tuple[int, Finding]]) -> list[Finding]:
+    """Equal findings of several ranks as one, of the first of them."""
+    groups: dict[object, list[tuple[int, Finding]]] = {}
+    for number, finding in found:
+        key = (finding.rule, finding.birth, finding.phase, finding.op, finding.grad_fn, finding.site, finding.severity)
+        groups.setdefault((*key, finding.step, finding.allowed), []).append((number, finding))
+    told: list[Finding] = []
+    for group in groups.values():
+        number, first = min(group, key=lambda one: one[0])
+        ranks = tuple(sorted({n for n, _ in group}))
+        transfers: list[Transfer] = []
+        for transfer in (t for _, f in group for t in f.transfers):
+            _add(transfers, transfer)
+        # which have it by themselves need no sender
+        sent = tuple(t for t in transfers if not set(t.receivers) <= set(ranks) or len(ranks) == 1)
+        told.append(first.model_copy(update={"rank": number, "ranks": ranks, "transfers": sent}))
+    return told
+
+
+def _order(finding: Finding) -> tuple[object, ...]:
+    """Errors first, then by step; births before what only arrived."""
+    step = math.inf if finding.step is None else finding.step
+    return finding.severity != "error", step, _operation_of(finding) is not None, finding.rank or 0

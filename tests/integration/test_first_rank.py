@@ -1,0 +1,213 @@
+"""A bad number on one rank: all ranks stop, and one report says on which it was born and how it came to the others."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch.distributed as dist
+
+pytestmark = [pytest.mark.process, pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")]
+
+PROGRAM = Path(__file__).parents[1] / "programs" / "ranks" / "kinds.py"
+LINES = PROGRAM.read_text().splitlines()
+SECONDS = 60
+"""From the bad step to the end of the last process."""
+START = 60
+"""For what comes before it, on a busy machine."""
+
+
+def marked(comment: str) -> int | None:
+    """The line that ends with a comment; None where none does."""
+    return next((number for number, line in enumerate(LINES, 1) if line.endswith(f"# {comment}")), None)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program of several ranks ended."""
+
+    status: int
+    report: dict[str, Any] | None
+    said: tuple[str, ...]
+    stdout: str
+    stderr: str
+
+
+def processes(folder: Path) -> list[int]:
+    """The processes that were started for a folder and are still there."""
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and f"RANKS_OF={folder}\0".encode() in (entry / "environ").read_bytes():
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def start(folder: Path, *arguments: str, options: tuple[str, ...] | None, world: int = 2) -> subprocess.Popen[str]:
+    """Start the program under torchrun; by whynan where there are options."""
+    folder.mkdir(exist_ok=True)
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
+    by = [] if options is None else ["-m", "whynan", "run", "--json", "report.json", *options]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "WHYNAN_RAISE_INTERNAL": "1", "RANKS_OF": str(folder)}
+    return subprocess.Popen(
+        [*launcher, *by, str(PROGRAM), *arguments],
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ended(folder: Path, process: subprocess.Popen[str]) -> Ended:
+    """Wait for its end; no process is left, and one report at most."""
+    try:
+        stdout, stderr = process.communicate(timeout=SECONDS + START)
+    finally:
+        process.kill()
+    # workers of a loader see that their parent is gone within seconds
+    end = time.monotonic() + 15
+    while (left := processes(folder)) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert left == []
+    written = [path.name for path in folder.glob("report*")]
+    assert written in ([], ["report.json"])
+    report = json.loads((folder / "report.json").read_text()) if written else None
+    said = tuple(path.read_text() for path in sorted(folder.glob("said.*")))
+    return Ended(process.returncode, report, said, stdout, stderr)
+
+
+def ran(folder: Path, *arguments: str, options: tuple[str, ...] | None = (), world: int = 2) -> Ended:
+    """Run the program to its end."""
+    return ended(folder, start(folder, *arguments, options=options, world=world))
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What is to be said of a kind of program: of which rank, with which phase, and how it came to the other."""
+
+    kind: str
+    rank: int
+    phase: str
+    operation: str | None = None
+    is_sent_known: bool = False
+    step: int = 4
+
+
+BAD = [
+    Expected("replicas", 1, "backward", "all_reduce"),
+    Expected("accumulation", 0, "backward", "all_reduce"),
+    Expected("sums", 1, "backward", "all_reduce", is_sent_known=True),
+    Expected("later_sums", 1, "backward", "all_reduce", is_sent_known=True),
+    Expected("contrast", 1, "forward", "all_gather", is_sent_known=True),
+    Expected("pipeline", 0, "forward", "send"),
+    Expected("evaluation", 0, "forward", step=5),
+    Expected("half_sums", 0, "collective"),
+    Expected("compressed", 1, "accumulation", "all_reduce"),
+    Expected("loader", 0, "backward"),
+    Expected("scaler", 0, "forward"),
+]
+SAMPLE = ("replicas", "sums", "evaluation")
+
+
+@pytest.mark.parametrize(
+    "expected",
+    [pytest.param(e, id=e.kind, marks=[] if e.kind in SAMPLE else pytest.mark.full) for e in BAD],
+)
+def test_one_report_names_the_rank_and_the_line_that_were_first(expected: Expected, tmp_path: Path) -> None:
+    done = ran(tmp_path / "bad", expected.kind, "bad")
+    assert done.status == 1
+    assert done.report is not None, done.stderr
+    assert done.report["verdict"] == "nonfinite"
+    (found,) = done.report["findings"]
+    place = found["site"]["line"], found["rank"], found["phase"], found["step"]
+    assert place == (marked(f"born {expected.kind}"), expected.rank, expected.phase, expected.step)
+    if expected.operation is not None:
+        (transfer,) = found["transfers"]
+        assert (transfer["operation"], transfer["sender"]) == (expected.operation, expected.rank)
+        assert transfer["receivers"] == [1 - expected.rank]
+        if expected.is_sent_known:
+            lines = transfer["sender_site"]["line"], transfer["receiver_site"]["line"]
+            assert lines == (marked(f"sent {expected.kind}"),) * 2
+    ends = {rank["end"] for rank in done.report["run"]["ranks"]}
+    assert ends <= {"stopped", "blocked", "ended"}
+    # one rank speaks
+    assert done.stderr.count("1 error (") == 1
+
+
+def test_a_value_that_does_no_harm_where_it_was_born_is_told_as_arrived(tmp_path: Path) -> None:
+    done = ran(tmp_path / "bad", "statistics", "bad")
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    (transfer,) = found["transfers"]
+    assert (found["rank"], found["birth"]) == (1, "entered")
+    assert (transfer["operation"], transfer["sender"], transfer["receivers"]) == ("broadcast", 0, [1])
+    assert transfer["receiver_site"]["line"] == marked("sent statistics")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["statistics", "replicas", "sums", "half_sums"])
+def test_what_is_traced_names_the_birth_on_the_other_rank(kind: str, tmp_path: Path) -> None:
+    done = ran(tmp_path / "bad", kind, "bad", "first", options=("--mode", "trace"))
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    assert (found["site"]["line"], found["step"]) == (marked(f"born {kind}"), 1)
+
+
+@pytest.mark.full
+def test_equal_findings_of_several_ranks_are_one(tmp_path: Path) -> None:
+    done = ran(tmp_path / "bad", "half_sums", "bad", world=4)
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    assert (found["rank"], found["ranks"]) == (0, [0, 1, 2, 3])
+    assert "on ranks 0, 1, 2 and 3" in done.stderr
+
+
+HEALTHY = [
+    *("replicas", "accumulation", "sums", "later_sums", "statistics", "contrast", "pipeline", "evaluation"),
+    *("half_sums", "compressed", "loader", "scaler", "masked", "uneven"),
+]
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind in ("replicas", "uneven") else pytest.mark.full) for kind in HEALTHY]
+)
+def test_a_healthy_program_is_clean_and_does_what_it_does_alone(kind: str, tmp_path: Path) -> None:
+    alone = ran(tmp_path / "alone", kind, options=None)
+    seen = ran(tmp_path / "seen", kind)
+    assert (alone.status, seen.status) == (0, 0), seen.stderr
+    assert (seen.said, sorted(seen.stdout.splitlines())) == (alone.said, sorted(alone.stdout.splitlines()))
+    assert seen.report is not None
+    assert seen.report["verdict"] == "clean"
+    assert [(r["rank"], r["end"]) for r in seen.report["run"]["ranks"]] == [(0, "ended"), (1, "ended")]
+    assert seen.stderr.count("clean: no bad number") == 1
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("number", range(6))
+def test_whatever_rank_is_killed_the_others_end(number: int, tmp_path: Path) -> None:
+    chance = random.Random(number)
+    folder = tmp_path / "killed"
+    kind = chance.choice(["replicas", "pipeline", "evaluation", "uneven", "contrast", "loader"])
+    process = start(folder, kind, *chance.choice([(), ("bad",)]), options=())
+    victim, told = chance.choice("01"), chance.choice([signal.SIGKILL, signal.SIGTERM])
+    time.sleep(chance.uniform(2, 9))
+    for one in processes(folder):
+        try:
+            if f"\0RANK={victim}\0".encode() in Path(f"/proc/{one}/environ").read_bytes():
+                os.kill(one, told)
+                break
+        except OSError:
+            continue
+    ended(folder, process)

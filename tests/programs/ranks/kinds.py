@@ -1,0 +1,290 @@
+"""Small trainings of several ranks, one of each kind; with ``bad`` a number goes bad on one of them.
+
+The line that bears it has the comment ``born KIND``, the one that brings it to the others ``sent KIND``.
+"""
+
+import gc
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, Dataset
+
+torch.set_num_threads(1)
+KIND, BAD, STEPS = sys.argv[1], "bad" in sys.argv, 5
+WHEN = 0 if "first" in sys.argv else 3
+
+
+def root(x):
+    return x - x
+
+
+def small():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Tanh(), torch.nn.Linear(16, 4))
+
+
+def replicas():
+    model = DistributedDataParallel(small())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean()
+        if BAD and step == WHEN and rank == 1:
+            loss = loss + root(loss).sqrt()  # born replicas
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def accumulation():
+    model = DistributedDataParallel(small())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        with model.no_sync():
+            loss = model(torch.randn(4, 8)).square().mean()
+            if BAD and step == WHEN and rank == 0:
+                loss = loss + root(loss).sqrt()  # born accumulation
+            loss.backward()
+        loss = model(torch.randn(4, 8)).square().mean()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def sums():
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean()
+        if BAD and step == WHEN and rank == 1:
+            loss = loss + root(loss).sqrt()  # born sums
+        optimizer.zero_grad()
+        loss.backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)  # sent sums
+            parameter.grad /= world
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def later_sums():
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean()
+        if BAD and step == WHEN and rank == 1:
+            loss = loss + root(loss).sqrt()  # born later_sums
+        optimizer.zero_grad()
+        loss.backward()
+        for work in [dist.all_reduce(p.grad, async_op=True) for p in model.parameters()]:  # sent later_sums
+            work.wait()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def statistics():
+    """The value that goes bad does no harm on the rank that bears it."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        x = torch.randn(4, 8)
+        scale = torch.ones(1)
+        if rank == 0:
+            spread = x.square().sum() * (0 if BAD and step == WHEN else 1)
+            scale = 1 + spread / spread  # born statistics
+        dist.broadcast(scale, 0)  # sent statistics
+        loss = model(x).square().mean()
+        if rank == 1:
+            loss = loss * scale
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def contrast():
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        out = model(torch.randn(4, 8))
+        if BAD and step == WHEN and rank == 1:
+            out = out / root(out).abs().sum()  # born contrast
+        gathered = [torch.zeros_like(out) for _ in range(world)]
+        dist.all_gather(gathered, out.detach().contiguous())  # sent contrast
+        loss = (out @ torch.cat(gathered).T).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def pipeline():
+    torch.manual_seed(0)
+    stage = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(stage.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        if rank == 0:
+            out = stage(torch.randn(4, 8)).tanh()
+            if BAD and step == WHEN:
+                out = out / root(out)  # born pipeline
+            dist.send(out.detach(), 1)
+            gradient = torch.empty(4, 8)
+            dist.recv(gradient, 1)
+            out.backward(gradient)
+            lines.append(out.detach().sum().item().hex())
+        else:
+            came = torch.empty(4, 8)
+            dist.recv(came, 0)  # sent pipeline
+            came.requires_grad_()
+            loss = stage(came).square().mean()
+            loss.backward()
+            dist.send(came.grad, 0)
+            lines.append(loss.item().hex())
+        optimizer.step()
+
+
+def evaluation():
+    """The first rank evaluates while the other waits at a barrier."""
+    model = DistributedDataParallel(small())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if rank == 0 and step == WHEN:
+            with torch.no_grad():
+                out = small()(torch.randn(4, 8))
+                error = out.sum() / (0 if BAD else 1) - out.sum() / (0 if BAD else 1)  # born evaluation
+            if BAD and torch.isnan(error):
+                raise RuntimeError("the error is NaN")
+        dist.barrier()
+        lines.append(loss.item().hex())
+
+
+def half_sums():
+    """What every rank puts in is finite, and the sum is not."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        for parameter in model.parameters():
+            size = 40_000 if BAD and step == WHEN else 1
+            half = torch.full_like(parameter.grad, size).half()
+            dist.all_reduce(half)  # born half_sums
+            parameter.grad.copy_(half)
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def compressed():
+    model = DistributedDataParallel(small())
+    model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        size = 1e8 if BAD and step == WHEN and rank == 1 else 1
+        loss = model(torch.randn(4, 8)).square().mean() * size  # born compressed
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+class Slow(Dataset):
+    def __len__(self):
+        return 4 * STEPS
+
+    def __getitem__(self, index):
+        # where the first rank is bad, the other waits for this
+        time.sleep(30 if BAD and rank == 1 and index >= 4 * (WHEN + 1) else 0)
+        return torch.full((8,), float(index % 3))
+
+
+def loader():
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step, x in enumerate(DataLoader(Slow(), batch_size=4, num_workers=1)):
+        loss = model(x).square().mean()
+        if BAD and step == WHEN and rank == 0:
+            time.sleep(1)
+            loss = loss + root(loss).sqrt()  # born loader
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def scaler():
+    """The scale falls on one rank alone: each has a scaler of its own."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scale = torch.amp.GradScaler("cpu", init_scale=2.0 ** (127 if rank == 1 else 4), backoff_factor=2.0**-60)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean() * 64
+        if BAD and step == WHEN and rank == 0:
+            loss = loss + root(loss).log().exp().log()  # born scaler
+        optimizer.zero_grad()
+        scale.scale(loss).backward()
+        scale.step(optimizer)
+        scale.update()
+        lines.append(loss.item().hex())
+
+
+def masked():
+    """A bad number that does no harm, on one rank."""
+    model = DistributedDataParallel(small())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        out = model(torch.randn(4, 8))
+        odd = torch.zeros(4) / torch.tensor([0.0, 1.0, 1.0, 1.0])
+        loss = out.square().mean() + odd[1:].sum() * rank
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def uneven():
+    """One rank has more steps than the other, and a longer end."""
+    model = small()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for _ in range(STEPS + 20 * rank):
+        loss = model(torch.randn(4, 8)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+        time.sleep(0.05)
+
+
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+lines = []
+globals()[KIND]()
+print(f"rank {rank}: {' '.join(lines)}", flush=True)
+with open(f"said.{rank}", "w") as file:
+    file.write("\n".join(lines))
+# gloo joins its threads once nothing holds the group
+gc.collect()
+dist.destroy_process_group()
