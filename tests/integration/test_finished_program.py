@@ -264,4 +264,4 @@ def test_a_program_with_another_thread_is_not_run_again_for_such_a_step(tmp_path
     """The twin: what the thread does meanwhile would not be put back."""
     beside = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     _, report = run(tmp_path, beside + LATER)
-    assert {finding["rule"] for finding in report["findings"]} == {"WN004"}
+    assert "WN004" in {finding["rule"] for finding in report["findings"]}

@@ -92,7 +92,7 @@ OPERANDS: Final = (
     # a sample at the end of what the distribution is of, as actions are that were clipped or written as 8 bits
     OperandIntent(
         _ENDS,
-        tuple(f"{_INSIDE}.{name}" for name in ("Beta", "Kumaraswamy", "LogitRelaxedBernoulli", "ContinuousBernoulli")),
+        tuple(f"{_INSIDE}.{name}" for name in ("Beta", "Kumaraswamy", "ContinuousBernoulli")),
         "log_prob",
         "value",
         0,

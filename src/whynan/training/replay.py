@@ -175,7 +175,7 @@ def replay(
             guard.here.deciding, guard.here.arrive = True, read
 
     def after(optimizer: Any, _args: Any, _kwargs: Any) -> None:
-        if from_start:
+        if from_start and (onward is None or onward.first is None):
             steps[optimizer] += 1
             guard.here.losses.clear()
         elif onward is not None and onward.first is not None and not onward.over:
@@ -194,9 +194,13 @@ def replay(
             return
         if from_start:
             # it is another object, which the program has made anew
-            came_as_far = steps[optimizer] == fault.step - 1 and max(steps.values(), default=0) == guard.steps
+            tries = steps[optimizer] + 1
+            came_as_far = tries == fault.step and max(*steps.values(), tries) == guard.steps
             if came_as_far and type(optimizer) is type(fault.optimizer):
-                arrive(optimizer)
+                if onward is None:
+                    arrive(optimizer)
+                else:
+                    goes_on(onward, optimizer)
             return
         if fault.optimizer is None and fault.decision is None:
             # what was read, or held, is not met any more

@@ -8,7 +8,7 @@ import random
 import warnings
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
@@ -56,11 +56,14 @@ class TorchProgram:
             raise UnknowableError(str(error)) from error
 
     def first_overflow(self, arguments: Mapping[str, Any]) -> tuple[str, Tensor] | None:
-        """The first operator that makes Inf of finite operands, and what it gives; None where none does."""
+        """The first operator that makes Inf of finite operands, and what it gives; None where none does.
+
+        Or where it is the operator that makes it: of operands that are not near the limit of their dtype.
+        """
         own = with_tensors(arguments, {name: tensor.clone() for name, tensor in tensors_in(arguments).items()})
         with isolated_random_state(), torch.no_grad(), _Overflows() as seen, suppress(Exception):
             self.function(**own)
-        return seen.first
+        return seen.first if seen.is_scaling else None
 
     def shrink_case(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
         """A large case cut down to where original and repaired differ; None where the function does not take it so."""
@@ -73,6 +76,7 @@ class _Overflows(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.first: tuple[str, Tensor] | None = None
+        self.is_scaling = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
@@ -81,8 +85,21 @@ class _Overflows(TorchDispatchMode):
         if self.first is None and isinstance(out, torch.Tensor) and bool(torch.isinf(out).any()):
             given = tensors_in({str(number): value for number, value in enumerate(args)})
             if not bad_kinds(given.values()):
-                self.first = str(func), out
+                self.first, self.is_scaling = (str(func), out), _is_scaling(func, [*given.values()])
         return out
+
+
+_NEAR_LIMIT: Final = 1e-3
+"""An operand is at the limit of its dtype from this part of its largest number on."""
+
+
+def _is_scaling(func: Any, operands: Sequence[Tensor]) -> bool:
+    """Whether an operator scales one tensor by a number, which is at its limit before."""
+    scales = str(func).startswith(("aten.mul.", "aten.div."))
+    large = [t for t in operands if t.is_floating_point() and t.dim()]
+    if not scales or len(large) != 1:
+        return False
+    return bool((large[0].abs() >= _NEAR_LIMIT * torch.finfo(large[0].dtype).max).any())
 
 
 def outcome(

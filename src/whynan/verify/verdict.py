@@ -408,7 +408,7 @@ class Judgement:
                 ledger.add(case, new, None, strict=self.strict, judged=False)
 
     def _overflows_before(self, case: Case, new: Mapping[str, Any]) -> bool:
-        """Whether an extreme input overflows in both forms of a function, at the same operator before they part.
+        """Whether an extreme input overflows in both forms of a function, where it is scaled before they part.
 
         What one form happens to make of that Inf is nothing that the other has to keep: ``exp(x / t) / sum`` gives 0
         beside an ``x / t`` of Inf, and a softmax NaN.

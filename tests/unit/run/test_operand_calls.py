@@ -6,9 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+import torch
+from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 import whynan
 from whynan.rules import arguments
+from whynan.verify.in_place.live_calls import OperandCalls
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,3 +138,54 @@ def test_a_program_without_such_a_call_has_no_such_change(loaded: Callable[[str]
     module = loaded(text.replace("x = torch", "x = nn.Parameter(torch.ones(3, 4, 8)); _ = torch"))
     titles = {row.title for row in arguments.OPERANDS}
     assert not any(fix.title in titles for fix in fixes_of(module))
+
+
+def test_what_a_distribution_remembers_is_as_it_was() -> None:
+    """A transform that caches gives the exact inverse of what it gave last: a proof asks copies."""
+    (row,) = [row for row in arguments.OPERANDS if "TransformedDistribution" in row.classes[0]]
+    base = Normal(torch.zeros(300), torch.ones(300))
+    made = TransformedDistribution(base, [TanhTransform(cache_size=1)])
+    calls = OperandCalls([row])
+    y = made.sample()
+    with calls.heard():
+        before = log_prob_of_users(made, y)
+        log_prob_of_users(made, torch.ones(300))
+    made.transforms[0](y.atanh())
+    remembered = made.transforms[0]._cached_x_y
+    verdict = calls.verdict(row)
+    assert verdict is not None
+    assert made.transforms[0]._cached_x_y is remembered
+    assert before.isfinite().all()
+
+
+def log_prob_of_users(made: TransformedDistribution, y: torch.Tensor) -> torch.Tensor:
+    """A call of the program's own code."""
+    return made.log_prob(y)
+
+
+def test_a_wrong_call_says_what_is_wrong_with_it() -> None:
+    (row,) = [row for row in arguments.OPERANDS if "TransformedDistribution" in row.classes[0]]
+    made = TransformedDistribution(Normal(0.0, 1.0), [TanhTransform()])
+    with OperandCalls([row]).heard(), pytest.raises(TypeError, match=r"log_prob\(\) missing 1 required"):
+        made.log_prob()
+    assert "log_prob" in vars(TransformedDistribution)
+    assert not hasattr(TransformedDistribution.log_prob, "__wrapped__")
+
+
+def test_a_mean_loss_of_operands_that_are_broadcast_counts_the_whole(loaded: Callable[[str], ModuleType]) -> None:
+    text = """
+import torch
+import torch.nn.functional as F
+
+def loss_of(x, y):
+    return F.l1_loss(x, y)
+
+def train():
+    whole = torch.ones(3, 1, requires_grad=True)
+    loss = loss_of(whole, torch.zeros(3, 4)) + loss_of(whole[:0], torch.zeros(0, 4))
+    loss.backward()
+    return loss
+"""
+    fixes = [fix for fix in fixes_of(loaded(text)) if fix.verdict.status == "guarded"]
+    assert fixes
+    assert not any("x.numel()" in (fix.patch or "") for fix in fixes)

@@ -530,3 +530,21 @@ def test_an_overflow_of_the_new_form_alone_is_told_of() -> None:
         kind="reformulation",
     )
     assert verdict.status == "rejected"
+
+
+@pytest.mark.parametrize(
+    ("original", "repaired"),
+    [
+        (lambda x: x / (x * torch.sqrt(1 + x * x)), lambda x: torch.sqrt(1 + x * x) / (1 + x * x)),
+        (
+            lambda x: torch.where(x * x > 4, 1 / (x * x), torch.sin(x) / x),
+            lambda x: torch.where(x * x > 4, (x * x) / (x * x) / (x * x), torch.sinc(x / torch.pi)),
+        ),
+    ],
+)
+def test_an_overflow_of_what_is_not_scaled_alone_is_told_of(
+    original: Callable[[Any], Any], repaired: Callable[[Any], Any]
+) -> None:
+    """``x * x`` is Inf far from the limit, and 1 / Inf the right 0."""
+    verdict = judge(original, repaired, [{"x": torch.tensor([0.0, 1.0, 2.0, -3.0, 9.0])}], kind="reformulation")
+    assert verdict.status == "rejected"

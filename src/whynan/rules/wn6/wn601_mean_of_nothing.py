@@ -142,9 +142,15 @@ RULE = Rule(
     fixes=(
         reformulation(_OVER_COUNT, "mean(x)", "sum(x / count(x))"),
         reformulation(_OVER_COUNT, "mean(x, d, k)", "sum(x / count(x, d), dim=d, keepdim=k)"),
+        reformulation(
+            _OVER_COUNT,
+            "mean(x, d, k)",
+            "sum(x / clamp(sum(ones_like(x) > 0, dim=d, keepdim=True), min=1), dim=d, keepdim=k)",
+        ),
         *(
-            reformulation(_OVER_COUNT, f"{name}({arguments})", f"{name}({arguments}, reduction='sum') / count(x)")
+            reformulation(_OVER_COUNT, f"{name}({arguments})", f"sum({loss} / count({loss}))", losses=loss)
             for name, arguments in _LOSSES
+            for loss in (f"{name}({arguments}, reduction='none')",)
         ),
         *QUOTIENT,
         *(

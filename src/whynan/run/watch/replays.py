@@ -178,9 +178,11 @@ class ReplayRerunner:
 
     def _onward(self) -> TrialSteps | None:
         """What looks at the step as it is made; None where it cannot be told from what was bad before."""
-        from whynan.training.replay import TrialSteps
+        from whynan.training.replay import TrialSteps, goes_past_steps
 
         fault = self._fault
+        if goes_past_steps(self._way, fault):
+            return TrialSteps(fault, self._seconds)
         if fault.optimizer is None and fault.decision is None:
             return None
         if fault.judged.spoilt or fault.ahead or fault.beside or fault.lag:

@@ -34,23 +34,24 @@ _WHICH: Final = "call number"
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call: the object, its method as it was, what it was given, and whether it gave NaN or Inf.
+    """One call: the object, its method as it was, and what it was given.
 
-    A module's parameters are of what it was given; a distribution is made anew of its own.
+    A module's parameters are of what it was given; a distribution is a copy of the program's.
     """
 
     live: Any
     method: Callable[..., Any]
     values: dict[str, Any]
-    own: dict[str, Any]
-    is_bad: bool
 
     def compute(self, values: dict[str, Any]) -> Any:
         """What the method gives for other tensors."""
         if isinstance(self.live, torch.nn.Module):
             return compute_module(self.live, self.method, dict(values), {})
-        made = type(self.live)(**self.own, validate_args=False) if self.own else self.live
-        return self.method(made, **values)
+        return self.method(self.live, **values)
+
+    def fails(self) -> bool:
+        """Whether it gives NaN or Inf."""
+        return _is_bad(self.compute(self.values))
 
 
 class OperandCalls:
@@ -77,8 +78,7 @@ class OperandCalls:
     def verdict(self, intent: OperandIntent) -> FixVerdict | None:
         """The verdict on another operand in the calls heard, and in fresh ones; None where no call of it fails."""
         kept = [call for call in self._kept if self._is_of(call, intent)]
-        failing = [call for call in kept if call.is_bad]
-        if not failing:
+        if not any(call.fails() for call in kept):
             return None
         replaced = compile(intent.replacement, "<operand>", "eval")
 
@@ -107,24 +107,33 @@ class OperandCalls:
         def hearing(live: Any, *args: Any, **kwargs: Any) -> Any:
             if (type(live), name) not in self._methods or not calls_of_program(sys._getframe(1)):
                 return method(live, *args, **kwargs)
-            given = dict(list(signature.bind(live, *args, **kwargs).arguments.items())[1:])
             with unseen():
-                parts = _parts(live)
-                is_kept = self._keeps(live, given | parts)
-                values = {name: copied(v) for name, v in given.items()} if is_kept else {}
-                own = {name: copied(v) for name, v in parts.items()} if is_kept else {}
+                call = self._call(live, method, signature, args, kwargs)
             output = method(live, *args, **kwargs)
             with unseen():
-                outputs = output if isinstance(output, tuple) else (output,)
-                is_bad = bool(bad_kinds(tensors_in({str(i): o for i, o in enumerate(outputs)}).values()))
-            if is_kept and self._counts[type(live), is_bad] < _MOST_CALLS:
-                self._counts[type(live), is_bad] += 1
-                if isinstance(live, torch.nn.Module):
-                    values, own = values | {f"self.{name}": value for name, value in own.items()}, {}
-                self._kept.append(_Call(live, method, values, own, is_bad))
+                key = type(live), _is_bad(output)
+            if call is not None and self._counts[key] < _MOST_CALLS:
+                self._counts[key] += 1
+                self._kept.append(call)
             return output
 
         return hearing
+
+    def _call(
+        self, live: Any, method: Callable[..., Any], signature: inspect.Signature, args: Any, kwargs: Any
+    ) -> _Call | None:
+        """A call that is about to be made, as it is kept; None where it is not, or cannot be."""
+        try:
+            given = dict(list(signature.bind(live, *args, **kwargs).arguments.items())[1:])
+            module = isinstance(live, torch.nn.Module)
+            if not self._keeps(live, given | (_state(live) if module else {})):
+                return None
+            values = given | ({f"self.{name}": value for name, value in _state(live).items()} if module else {})
+            own = live if module else _copy_of(live)
+            return _Call(own, method, {name: copied(value) for name, value in values.items()})
+        except Exception:
+            # the program's own call says what is wrong with it
+            return None
 
     def _keeps(self, live: Any, values: dict[str, Any]) -> bool:
         """Whether a call is kept: there are not enough, it is not large, and no NaN came in."""
@@ -133,14 +142,27 @@ class OperandCalls:
         return few and sum(t.numel() for t in tensors) <= _MOST_ELEMENTS and "NaN" not in bad_kinds(tensors)
 
 
-def _parts(live: Any) -> dict[str, Any]:
-    """What an object computes with: a module's parameters and buffers, a distribution's parameters."""
-    if isinstance(live, torch.nn.Module):
-        return {n: v for part in (live._parameters, live._buffers) for n, v in part.items() if v is not None}
+def _is_bad(output: Any) -> bool:
+    outputs = output if isinstance(output, tuple) else (output,)
+    return bool(bad_kinds(tensors_in({str(number): one for number, one in enumerate(outputs)}).values()))
+
+
+def _state(module: torch.nn.Module) -> dict[str, Any]:
+    """A module's parameters and buffers."""
+    return {n: v for part in (module._parameters, module._buffers) for n, v in part.items() if v is not None}
+
+
+def _copy_of(live: Any) -> Any:
+    """A distribution with copies of its parameters, whose transforms remember nothing of what they were asked for."""
+    if type(live) is torch.distributions.TransformedDistribution:
+        transforms = [transform.with_cache(0) for transform in live.transforms]
+        return type(live)(_copy_of(live.base_dist), transforms, validate_args=False)
+    if isinstance(live, torch.distributions.Independent):
+        return type(live)(_copy_of(live.base_dist), live.reinterpreted_batch_ndims, validate_args=False)
     names = [*live.arg_constraints]
     if {"probs", "logits"} <= {*names}:
         names = [name for name in names if name in vars(live)]
-    return {name: getattr(live, name) for name in names}
+    return type(live)(**{name: copied(getattr(live, name)) for name in names}, validate_args=False)
 
 
 _TERMS: Final[dict[str, Any]] = {
