@@ -91,6 +91,13 @@ def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> No
     help="Prove no fix. A proof takes up to 20 seconds of processor time, while the first finding is shown already.",
 )
 @click.option(
+    "--together",
+    is_flag=True,
+    default=None,
+    help="Of several ranks under torchrun: all stop at the first bad step, and one report says which was first. A "
+    "first version, whose limits are in docs/ranks.md.",
+)
+@click.option(
     "--rerun",
     is_flag=True,
     default=None,

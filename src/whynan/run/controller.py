@@ -150,7 +150,7 @@ class Controller:
         from whynan.run.output.own_paths import with_own_document
         from whynan.run.ranks.concert import join_ranks
 
-        self._concert = join_ranks(self.options, self)
+        self._concert = join_ranks(self.options, self) if self.options.together else None
         if self._concert is None:
             self.options = with_own_document(self.options)
             self._delivery = Delivery(self.options, None if self._recording is None else self._recording.names)

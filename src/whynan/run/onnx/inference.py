@@ -288,6 +288,9 @@ def explain_run(
     from whynan.models.onnx.inputs import case_of
     from whynan.models.onnx.opening import open_model
 
+    if not os.path.isfile(path):
+        # no process is started for what is no model
+        open_model(path)
     # of a process that has been used before nobody can tell what it has held by the most
     with reused_process(fresh=options.memory is not None) as process:
         model = open_model(path)

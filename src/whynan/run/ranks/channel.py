@@ -31,9 +31,9 @@ _MANY: Final = 64
 _BEAT: Final = 0.5
 _STALE: Final = 5.0
 """Seconds without a heartbeat, after which a rank is gone."""
-_STANDS: Final = 4.0
+_STANDS: Final = 10.0
 """Seconds at one instruction, after which the program's main thread is taken to be blocked."""
-_LONGEST: Final = 20.0
+_LONGEST: Final = 30.0
 """Seconds after the alarm, at which a rank is stopped wherever it is."""
 _WORK: Final = 35.0
 """Seconds that a rank may take to explain a bad step of its own once the alarm was given."""
@@ -74,7 +74,9 @@ def open_channel(environment: Mapping[str, str], rank: Rank) -> Channel | None:
     patience = timedelta(seconds=_CONNECT)
     try:
         served = distributed.TCPStore(*address, is_master=False, timeout=patience, wait_for_workers=False)
-        return Channel(distributed.PrefixStore(f"whynan/{run}/{attempt}", served), rank)
+        store = distributed.PrefixStore(f"whynan/{run}/{attempt}", served)
+        # what an earlier round has left there would stop this one
+        return None if store.add("signal", 0) or store.add("reports", 0) else Channel(store, rank)
     except Exception:
         # refused or too slow: this rank has a report of its own, as without a store
         return None

@@ -81,12 +81,15 @@ class OperandCalls:
         if not any(call.fails() for call in kept):
             return None
         replaced = compile(intent.replacement, "<operand>", "eval")
+        # what a replacement is written with
+        called = {name: getattr(torch, name) for name in replaced.co_names if hasattr(torch, name)}
+        terms = {**called, "finfo": lambda x: torch.finfo(x.dtype)}
 
         def computing(*, is_repaired: bool) -> Callable[..., Any]:
             def compute(**values: Any) -> Any:
                 call = kept[values.pop(_WHICH)]
                 if is_repaired:
-                    values[intent.operand] = eval(replaced, {**_TERMS}, {"x": values[intent.operand]})
+                    values[intent.operand] = eval(replaced, dict(terms), {"x": values[intent.operand]})
                 return call.compute(values)
 
             return compute
@@ -163,10 +166,3 @@ def _copy_of(live: Any) -> Any:
     if {"probs", "logits"} <= {*names}:
         names = [name for name in names if name in vars(live)]
     return type(live)(**{name: copied(getattr(live, name)) for name in names}, validate_args=False)
-
-
-_TERMS: Final[dict[str, Any]] = {
-    "finfo": lambda x: torch.finfo(x.dtype),
-    **{name: getattr(torch, name) for name in ("abs", "all", "clamp", "masked_fill", "sign", "where")},
-}
-"""What replacements are written with."""

@@ -13,7 +13,6 @@ import onnxruntime as ort
 import pytest
 
 from tests.unit.capture.onnx.told import Told, model, node, saved
-from whynan.capture.onnx import segments as planning
 from whynan.capture.onnx.arrays import same_bits
 from whynan.capture.onnx.engine import EngineSettings, open_engine, run
 from whynan.capture.onnx.execution import Node, Value
@@ -86,7 +85,7 @@ def compare(told: Compared, expected: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("segment", [128 << 20, 1 << 21, 1])
 def test_every_value_is_told_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, segment: int) -> None:
-    monkeypatch.setattr(planning, "_RECYCLED", segment)
+    monkeypatch.setattr("whynan.capture.onnx.optimised.RECYCLED", segment)
     proto = moving()
     with open_engine(EngineSettings(saved(proto, tmp_path), graph="original")) as engine:
         for scale in (1, 3):
@@ -137,7 +136,7 @@ def test_convolutions_share_memory_with_what_reorders_them(tmp_path: Path, monke
     path = saved(model(nodes, ["x"], ["y"], weights), tmp_path)
     found: list[Compared] = []
     for segment in (1, 1 << 20, 128 << 20):
-        monkeypatch.setattr(planning, "_RECYCLED", segment)
+        monkeypatch.setattr("whynan.capture.onnx.optimised.RECYCLED", segment)
         with open_engine(EngineSettings(path)) as engine:
             for scale in (2, 1):
                 told = Compared(again=True)
