@@ -204,7 +204,7 @@ def test_what_does_not_stop_ends_as_it_did(option: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", ["0", "2"])
 def test_what_a_program_says_as_it_ends_itself_comes_after_the_verdict_of_its_finding(bad: str, tmp_path: Path) -> None:
     text = run(tmp_path, TRAINING.replace("BAD", bad).replace("GUARD", GUARD)).text
-    (verdict,) = (match.start() for match in VERDICT.finditer(text))
+    verdict, *_ = (match.start() for match in VERDICT.finditer(text))
     assert text.index("  born ") < text.index(BEGINS) < verdict
     assert verdict < text.index("the loss is not finite") < text.index("nonfinite: ")
     assert text.count("  born ") == 1
