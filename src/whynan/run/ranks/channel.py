@@ -76,7 +76,7 @@ def open_channel(environment: Mapping[str, str], rank: Rank) -> Channel | None:
         served = distributed.TCPStore(*address, is_master=False, timeout=patience, wait_for_workers=False)
         store = distributed.PrefixStore(f"whynan/{run}/{attempt}", served)
         # what an earlier round has left there would stop this one
-        return None if store.add("signal", 0) or store.add("reports", 0) else Channel(store, rank)
+        return None if store.check(["done"]) else Channel(store, rank)
     except Exception:
         # refused or too slow: this rank has a report of its own, as without a store
         return None
