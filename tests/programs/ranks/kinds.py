@@ -282,7 +282,8 @@ dist.init_process_group("gloo")
 rank, world = dist.get_rank(), dist.get_world_size()
 lines = []
 globals()[KIND]()
-print(f"rank {rank}: {' '.join(lines)}", flush=True)
+# in one piece: both ranks write to one stream
+print(f"rank {rank}: {' '.join(lines)}\n", end="", flush=True)
 with open(f"said.{rank}", "w") as file:
     file.write("\n".join(lines))
 # gloo joins its threads once nothing holds the group

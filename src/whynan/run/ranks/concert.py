@@ -124,6 +124,9 @@ class Concert:
         if terminated:
             self._channel.hurry()
         try:
+            if not terminated and report.run.exit_status.script not in (0, None):
+                # its launcher would end all ranks as soon as this one is gone, and this one waits for them
+                self._channel.alarm()
             self._channel.post(own.to_document())
             held = self._channel.collect(stopping=stopped or terminated or self._channel.is_alarmed)
             if held is None:
