@@ -265,3 +265,29 @@ def test_a_program_with_another_thread_is_not_run_again_for_such_a_step(tmp_path
     beside = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
     _, report = run(tmp_path, beside + LATER)
     assert "WN004" in {finding["rule"] for finding in report["findings"]}
+
+
+RENEWED = """\
+import torch
+
+torch.manual_seed(0)
+weight = torch.nn.Parameter(torch.ones(3))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for step in range(6):
+    if step == 3:
+        weight = torch.nn.Parameter(torch.log(weight.detach().round()))
+        optimizer = torch.optim.SGD([weight], lr=0.1)
+    loss = (weight * torch.tensor([1.0, 2.0, 3.0])).sum() * 0.9
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(step)
+"""
+
+
+def test_the_first_step_of_a_new_optimizer_is_led_back_from_the_start(tmp_path: Path) -> None:
+    """It is told apart from the first step of the one before it, which is made on the way."""
+    done, report = run(tmp_path, RENEWED)
+    assert [(finding["site"]["line"], finding["rule"]) for finding in report["findings"]] == [(8, "WN201")]
+    assert report["run"]["replay"]["faithful"]
+    assert done.stdout.split() == ["0", "1", "2"]

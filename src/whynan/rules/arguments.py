@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal
 
 from whynan.records.intents import ArgumentIntent, OperandIntent
 
@@ -55,6 +55,10 @@ ARGUMENTS: Final = (
 )
 _ATTENTION: Final = ("torch.nn.MultiheadAttention",)
 _MASKS: Final = (("key_padding_mask", 3), ("attn_mask", 5))
+_UNMASKED: Final[tuple[tuple[Literal["bool", "float"], str, str], ...]] = (
+    ("bool", "a row that {} masks whole stays unmasked", "masked_fill(x, all(x, dim=-1, keepdim=True), False)"),
+    ("float", "the most negative finite number instead of -Inf in {}", "clamp(x, min=finfo(x).min)"),
+)
 _BELOW_ONE: Final = "1 - finfo(x).eps / 2"
 _INSIDE: Final = "torch.distributions"
 _ENDS: Final = ("WN201", "WN209", "WN402", "WN102", "WN101")
@@ -68,25 +72,12 @@ OPERANDS: Final = (
             "forward",
             name,
             position,
-            "bool",
-            f"a row that {name} masks whole stays unmasked",
-            "masked_fill(x, all(x, dim=-1, keepdim=True), False)",
+            dtype,
+            title.format(name),
+            replacement,
             "what a row that is masked whole attends to is no number of any meaning",
         )
-        for name, position in _MASKS
-    ),
-    *(
-        OperandIntent(
-            ("WN501",),
-            _ATTENTION,
-            "forward",
-            name,
-            position,
-            "float",
-            f"the most negative finite number instead of -Inf in {name}",
-            "clamp(x, min=finfo(x).min)",
-            "what a row that is masked whole attends to is no number of any meaning",
-        )
+        for dtype, title, replacement in _UNMASKED
         for name, position in _MASKS
     ),
     # a sample at the end of what the distribution is of, as actions are that were clipped or written as 8 bits

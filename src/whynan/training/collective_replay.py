@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.capture.ranks import CollectiveRefused
-from whynan.capture.torch.interposition.collective_calls import active_log
+from whynan.capture.torch.interposition.collective_calls import active_log, tensors_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -61,7 +61,7 @@ class ReplayedCollectives(TorchDispatchMode):
 
     def _give(self, func: Any, call: Call, args: tuple[Any, ...]) -> Any:
         """What a call of the program's has given."""
-        written = [] if not call.results else list(_tensors(args[0]))
+        written = [] if not call.results else list(tensors_of(args[0]))
         if len(written) != len(call.results):
             raise CollectiveRefused(f"it calls {call.operation} for {len(written)} tensors, not {len(call.results)}")
         with torch.no_grad():
@@ -77,12 +77,12 @@ class ReplayedCollectives(TorchDispatchMode):
 
     def _share(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
         """This rank's part of what torch itself exchanges."""
-        if name not in _SHARES or any(t.device.type != "cpu" for t in _tensors(args[0])):
+        if name not in _SHARES or any(t.device.type != "cpu" for t in tensors_of(args[0])):
             raise CollectiveRefused(f"torch itself calls {name.strip('_')} in it, whose result was not kept")
         self._log.shared = True
         if name == "broadcast_":
             return args[0], self._work()
-        for tensor in _tensors(args[0]):
+        for tensor in tensors_of(args[0]):
             self._keep(tensor)
         return self._alone_sum(func, args)
 
@@ -131,11 +131,3 @@ def replayed_collectives(began: float, keep: Callable[[Tensor], None]) -> Genera
     finally:
         log.here.replayed, log.here.current = None, outer
         answers.close()
-
-
-def _tensors(value: Any) -> Generator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _tensors(one)

@@ -195,7 +195,7 @@ def replay(
         if from_start:
             # it is another object, which the program has made anew
             tries = steps[optimizer] + 1
-            came_as_far = tries == fault.step and max(*steps.values(), tries) == guard.steps
+            came_as_far = tries == fault.step and max([tries, *steps.values()]) == guard.steps
             if came_as_far and type(optimizer) is type(fault.optimizer):
                 if onward is None:
                     arrive(optimizer)

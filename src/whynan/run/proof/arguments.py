@@ -100,9 +100,7 @@ def operand_proposals(
         if isinstance(edit, Declined):
             yield edit
             continue
-        if verdict.status == "guarded" and intent.instead:
-            verdict = verdict.model_copy(update={"why": f"{intent.instead}; {verdict.why}"})
-        yield ArgumentProposal(edit, None, verdict)
+        yield ArgumentProposal(edit, None, _stated(verdict, intent.instead))
 
 
 def proposals(
@@ -164,9 +162,14 @@ def _proposal(
     verdict = heard.verdict(live, intent.kind)
     if verdict.status == "unverified":
         return None
-    if verdict.status == "guarded" and intent.instead:
-        verdict = verdict.model_copy(update={"why": f"{intent.instead}; {verdict.why}"})
-    return ArgumentProposal(edit, live, verdict)
+    return ArgumentProposal(edit, live, _stated(verdict, intent.instead))
+
+
+def _stated(verdict: FixVerdict, instead: str) -> FixVerdict:
+    """A verdict that says first what is given where there is no exact value."""
+    if verdict.status != "guarded" or not instead:
+        return verdict
+    return verdict.model_copy(update={"why": f"{instead}; {verdict.why}"})
 
 
 def _may_be_held(live: Any, call: Construction) -> bool:

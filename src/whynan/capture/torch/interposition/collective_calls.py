@@ -230,9 +230,9 @@ class CallLog:
     def _end(self, call: Call, written: int | None, args: Any, kwargs: Any, out: Any) -> None:
         if written is None:
             return
-        tensors = list(_tensors(args[written] if len(args) > written else next(iter(kwargs.values()), None)))
+        tensors = list(tensors_of(args[written] if len(args) > written else next(iter(kwargs.values()), None)))
         if written == 1 and len(args) < 2:
-            tensors = list(_tensors(kwargs.get("gather_list")))
+            tensors = list(tensors_of(kwargs.get("gather_list")))
         if isinstance(out, distributed.Work) and call.operation != "recv":
             call.lost = "nobody has waited for it"
             self._pending[id(out)] = (out, call, tensors)
@@ -333,9 +333,10 @@ def _peers(name: str, args: Any, kwargs: Any) -> str:
     return f"{own}>{other}" if "send" in name else f"{other}>{own}"
 
 
-def _tensors(value: Any) -> Generator[Tensor]:
+def tensors_of(value: Any) -> Generator[Tensor]:
+    """The tensors of what a collective is given or gives, in order; those of lists and tuples too."""
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, list | tuple):
         for one in value:
-            yield from _tensors(one)
+            yield from tensors_of(one)
