@@ -33,6 +33,8 @@ _SUM: Final = 4.0
 """Unit roundoffs of the sum of the magnitudes that any sum of products is entitled to."""
 _LOST: Final = 256.0
 """Unit roundoffs, relative to the largest number, that are let pass where no exact value can be had."""
+_STABLE: Final = 256.0
+"""So many times what one side may lose is no rounding of the other, where the exact values differ as well."""
 _NARROWINGS: Final = 8
 _FORMULA: Final = 16
 """Operations; more of them round so often that no one operation is a measure of them."""
@@ -280,6 +282,7 @@ def judge(
             meaning = np.maximum(ours.meaning, theirs.meaning.reshape(ours.meaning.shape)).reshape(x.shape)
             meaning = np.where(strict, ours.meaning.reshape(x.shape), meaning)
             apart = _beyond(ours.value.reshape(x.shape), theirs.value.reshape(x.shape), meaning)
+            apart |= _parts_from_stable(x, y, ours, theirs) | _parts_from_stable(y, x, theirs, ours)
             apart &= _beyond(x, y, _ULPS * roundoff * np.abs(x))
             if apart.any():
                 return "meaning", apart, meaning
@@ -287,6 +290,17 @@ def judge(
         wrong = np.any([_beyond(v, one.value.reshape(x.shape), kernel) for one in known for v in (x, y)], axis=0)
         excess &= wrong
         return ("kernel", excess, kernel) if excess.any() else None
+
+
+def _parts_from_stable(x: Array, y: Array, ours: Exact, theirs: Exact) -> Array:
+    """Where one side is as exact as its operands are, and the other far from it in float64 too, however noisy that is.
+
+    A mask that has lost its zeros adds the same huge number to all scores: rounding may make anything of their softmax,
+    and still it is not the one of the side that masks.
+    """
+    own, exact, other = (v.reshape(x.shape) for v in (ours.kernel, ours.value, theirs.value))
+    near = np.isfinite(own) & ~_beyond(x, exact, own)
+    return near & _beyond(exact, other, _STABLE * own) & _beyond(x, y, _STABLE * own)
 
 
 def _draws(operation: Operation) -> bool:

@@ -103,6 +103,25 @@ def test_logits_of_ten_thousand_are_rounding() -> None:
     assert first(chain(nodes, dict(scaled)), chain(parts, {**scaled, **last}), numbers(4, 16) / 1e3) is None
 
 
+@pytest.mark.parametrize(("kept", "sort"), [("zero", None), ("low", "meaning")])
+def test_a_mask_of_huge_numbers_that_is_lost_is_no_rounding(kept: str, sort: str | None) -> None:
+    """Added to every score, the number of a mask leaves nothing of them: their softmax is all rounding."""
+    weights = {
+        "keep": np.arange(16) < 12,
+        "low": np.float32(np.finfo(np.float32).min),
+        "zero": np.float32(0),
+    }
+    masked = [helper.make_node("Where", ["keep", "x", "low"], ["m"]), helper.make_node("Softmax", ["m"], ["y"])]
+    added = [
+        helper.make_node("Where", ["keep", kept, "low"], ["mask"]),
+        helper.make_node("Add", ["x", "mask"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["y"]),
+    ]
+    for one, other in ((masked, added), (added, masked)):
+        found = first(chain(one, dict(weights)), chain(other, dict(weights)), numbers(4, 16))
+        assert (None if found is None else found.sort) == sort
+
+
 def test_one_cast_to_float16_is_found() -> None:
     plain = mlp()
     cast = onnx.ModelProto()

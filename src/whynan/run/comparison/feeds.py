@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 
 from whynan.errors import UsageError
-from whynan.run.comparison.sources import OnnxSource, names_of
+from whynan.run.comparison.sources import OnnxSource, TorchSource, names_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,6 +75,8 @@ def as_arrays(inputs: Any, source: Source) -> dict[str, Array]:
     if isinstance(inputs, Mapping):
         return {str(name): _as_array(value) for name, value in cast("Mapping[Any, Any]", inputs).items()}
     several = list(cast("Sequence[Any]", inputs)) if isinstance(inputs, list | tuple) else [inputs]
+    if isinstance(source, TorchSource):
+        source.take(len(several))
     names = names_of(source)
     if len(several) > len(names):
         raise UsageError(f"{len(several)} inputs are given, and {source.label} takes {len(names)}", ", ".join(names))
@@ -91,6 +93,9 @@ def _as_array(value: Any) -> Array:
 
 def feeds_of(a: Source, b: Source, given: Mapping[str, Array], seed: int | None) -> Feeds:
     """The inputs of both sides; raises ``UsageError`` where they have none in common, or one is missing."""
+    for source in (a, b):
+        if isinstance(source, TorchSource):
+            source.take(len(given))
     known = {*names_of(a), *names_of(b)}
     if unknown := [name for name in given if name not in known]:
         raise UsageError(

@@ -93,6 +93,7 @@ class TorchSource:
         self.settings = settings
         self.notes: list[str] = []
         self._held = held
+        self._starred = 0
         for option, given in (
             ("--b-opt-level", settings.level),
             ("--b-engine", settings.engine != "onnxruntime"),
@@ -111,20 +112,39 @@ class TorchSource:
         """The parameters of ``forward`` that have no default; of an exported program its inputs."""
         if self.is_exported:
             return tuple(str(name) for name in self._held.graph_signature.user_inputs if isinstance(name, str))
-        return tuple(
-            name
-            for name, parameter in inspect.signature(self._held.forward).parameters.items()
-            if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-            and parameter.default is parameter.empty
-        )
+        found: list[str] = []
+        for name, parameter in inspect.signature(self._held.forward).parameters.items():
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                found += [f"{name}_{number}" for number in range(self._starred)]
+            elif parameter.kind is not parameter.VAR_KEYWORD and parameter.default is parameter.empty:
+                found.append(name)
+        return tuple(found)
+
+    @property
+    def positional(self) -> int:
+        """How many of the inputs ``forward`` takes by their place alone, the first ones."""
+        if self.is_exported:
+            return 0
+        kinds = [parameter.kind for parameter in inspect.signature(self._held.forward).parameters.values()]
+        if self._starred:
+            return kinds.index(inspect.Parameter.VAR_POSITIONAL) + self._starred
+        return kinds.count(inspect.Parameter.POSITIONAL_ONLY)
+
+    def take(self, count: int) -> None:
+        """Let ``*args`` of ``forward`` take what is left of so many inputs in order."""
+        if not self.is_exported:
+            kinds = [parameter.kind for parameter in inspect.signature(self._held.forward).parameters.values()]
+            if inspect.Parameter.VAR_POSITIONAL in kinds:
+                self._starred = max(count - kinds.index(inspect.Parameter.VAR_POSITIONAL), 0)
 
     @property
     def optional(self) -> tuple[str, ...]:
         """The parameters of ``forward`` that have a default."""
         if self.is_exported:
             return ()
-        names = inspect.signature(self._held.forward).parameters
-        return tuple(name for name in names if name not in self.inputs)
+        parameters = inspect.signature(self._held.forward).parameters
+        starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        return tuple(n for n, one in parameters.items() if n not in self.inputs and one.kind not in starred)
 
     def shapes(self) -> dict[str, tuple[str, tuple[int, ...]]] | None:
         """Those of an exported program."""
@@ -142,7 +162,8 @@ class TorchSource:
         """The program as a graph."""
         from whynan.run.comparison.torch_sides import Program, exported_side
 
-        return exported_side(Program(self.label, self._held, self.settings, self.notes), feeds)
+        ordered = {name: feeds[name] for name in names_of(self) if name in feeds}
+        return exported_side(Program(self.label, self._held, self.settings, self.notes, self.positional), ordered)
 
 
 def open_source(named: Any, settings: Settings) -> Source:

@@ -27,6 +27,8 @@ class Program:
     held: Any
     settings: Settings
     notes: list[str]
+    positional: int
+    """How many of the inputs it takes by their place alone."""
 
     @property
     def is_exported(self) -> bool:
@@ -45,12 +47,13 @@ def exported_side(source: Program, feeds: Mapping[str, Array]) -> Side:
         side = TorchSide(source.label, source.held, device=device)
     else:
         module = _in_evaluation(source, source.held)
-        given = {name: from_numpy(value) for name, value in feeds.items()}
+        given = [(name, from_numpy(value)) for name, value in feeds.items()]
+        args, kwargs = tuple(value for _, value in given[: source.positional]), dict(given[source.positional :])
         try:
             with warnings.catch_warnings():
                 # what torch's own code has to say of itself
                 warnings.simplefilter("ignore")
-                program = torch.export.export(module.cpu(), (), kwargs=given)
+                program = torch.export.export(module.cpu(), args, kwargs=kwargs)
         except Exception as error:
             why = " ".join(str(error).split())[:300]
             raise UsageError(

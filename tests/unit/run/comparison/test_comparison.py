@@ -119,6 +119,29 @@ def test_a_module_left_in_training_is_compared_in_evaluation_and_stays_as_it_was
     assert module.training
 
 
+class Starred(nn.Module):
+    """A module that takes as many tensors as it is given."""
+
+    def forward(self, x: torch.Tensor, *more: torch.Tensor, scale: float = 2.0) -> torch.Tensor:
+        return torch.stack([x * scale, *more]).sum(0)
+
+
+class Placed(nn.Module):
+    """A module that takes its tensors by their place."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, /) -> torch.Tensor:
+        return x * 2 + y
+
+
+@pytest.mark.parametrize(("module", "count"), [(Starred().eval(), 1), (Starred().eval(), 3), (Placed().eval(), 2)])
+def test_inputs_by_place_are_those_of_the_model(module: nn.Module, count: int) -> None:
+    given = tuple(torch.randn(2, 3) for _ in range(count))
+    names = [f"in{number}" for number in range(count)]
+    torch.onnx.export(module, given, "placed.onnx", input_names=names, verbose=False, external_data=False)
+    assert whynan.diff(module, "placed.onnx", list(given)).verdict == "clean"
+    assert whynan.diff("placed.onnx", module, dict(zip(names, given, strict=True))).verdict == "clean"
+
+
 @pytest.mark.process
 def test_nan_on_both_sides_is_led_back_to_its_birth() -> None:
     nodes = [helper.make_node("Log", ["x"], ["l"], name="log"), helper.make_node("Neg", ["l"], ["y"], name="neg")]
