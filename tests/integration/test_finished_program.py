@@ -72,6 +72,31 @@ first = optimizer.state[model.weight]
 print(first["steps"], first["drift"].sum().item(), model.weight.sum().item(), torch.rand(1).item())
 """
 
+METRIC = """\
+import torch
+from torch import nn
+
+
+def relative(y, yhat):
+    return ((y - yhat).abs() / (y.abs() + yhat.abs())).mean(dim=0)
+
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 2), nn.ReLU())
+nn.init.constant_(model[0].bias, -9.0)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+counts = torch.poisson(torch.full((40, 6), 0.3))
+for i in range(6):
+    loss = (model(counts[:, :4]) - counts[:, 4:]).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+with torch.no_grad():
+    found = relative(counts[:, 4:], model(counts[:, :4]))
+print("metric", {read})
+{after}
+"""
+
 
 def run(folder: Path, text: str, *options: str) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
     """A script under whynan: the process that has ended, and the report."""
@@ -291,3 +316,15 @@ def test_the_first_step_of_a_new_optimizer_is_led_back_from_the_start(tmp_path: 
     assert [(finding["site"]["line"], finding["rule"]) for finding in report["findings"]] == [(8, "WN201")]
     assert report["run"]["replay"]["faithful"]
     assert done.stdout.split() == ["0", "1", "2"]
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("read", ["found.tolist()", "found[0].item()"])
+@pytest.mark.parametrize("after", ["", "loss.backward if loss > 9 else optimizer.step()"])
+def test_what_mends_a_metric_is_tried_up_to_where_the_program_reads_it(tmp_path: Path, read: str, after: str) -> None:
+    """It is read no more as a bad number: the replay goes past it, to the next step or the end of the program."""
+    done, report = run(tmp_path, METRIC.format(read=read, after=after))
+    assert done.returncode == 0, done.stderr
+    finding = report["damaging"][0] if report["damaging"] else report["findings"][0]
+    assert finding["site"]["line"] == 6
+    assert finding["fixes"][0]["verdict"]["status"] == "guarded", finding["fixes"]

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 warnings.filterwarnings("ignore", category=DeprecationWarning)
+warnings.filterwarnings("ignore", message="no signature found")
 torch.manual_seed(0)
 
 
@@ -43,3 +44,14 @@ file = io.BytesIO()
 torch.export.save(exported, file)
 file.seek(0)
 print(torch.export.load(file).module()(x).sum().item().hex())
+with torch.no_grad():
+    for _ in range(3):
+        model(x)
+    model.eval()
+    recorded = torch.jit.trace(nn.Sequential(model, nn.Softmax(-1)), x)
+print(recorded.inlined_graph, recorded(x).sum().item().hex())
+scaled = torch.jit.trace(lambda v: (v * 2 + 1) ** 2 / 3, x)
+print(scaled.graph, scaled(x).sum().item().hex())
+file = io.BytesIO()
+torch.onnx.export(scaled, (x,), file, dynamo=False, opset_version=17)
+print(len(file.getvalue()))

@@ -17,7 +17,9 @@ from whynan.training.listeners import InGraph, ThreadState
 
 
 def is_capturing() -> bool:
-    """Whether what this thread computes is recorded to be run later, and not run."""
+    """Whether what this thread computes is recorded, by CUDA or ``torch.jit``, to be run later."""
+    if torch._C._get_tracing_state() is not None:
+        return True
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 

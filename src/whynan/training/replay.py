@@ -156,6 +156,11 @@ def replay(
         note_evidence(optimizer)
         raise ReplayArrival
 
+    def note_mended() -> None:
+        """An edited program has come past where a bad number was read."""
+        if onward is not None and onward.first is None and reads and not reached and not refused:
+            reached.append(StepEvidence((), (), bad_loss=False))
+
     def read(judged: StepEvidence) -> None:
         if onward is not None and onward.first is not None:
             if not onward.over and not refused:
@@ -204,6 +209,7 @@ def replay(
             return
         if fault.optimizer is None and fault.decision is None:
             # what was read, or held, is not met any more
+            note_mended()
             raise ReplayArrival
         if fault.made and optimizer is fault.optimizer and not reached and not refused:
             note_evidence(optimizer)
@@ -220,6 +226,7 @@ def replay(
         return out
 
     why = "it ended before it came to the step"
+    reads = fault.optimizer is None and fault.raised is None and not fault.whole
     moved = [(slot, slot.read()) for slot, _ in way.moving]
     scaler = None if way.scaler is None else ScalerState(way.scaler.scaler)
     try:
@@ -269,7 +276,6 @@ def replay(
                 entered.callback(_unset, names, names.get("next", _MISSING))
                 names["next"] = functools.partial(_next, names.get("next", next), begun_before)
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
-            reads = fault.optimizer is None and fault.raised is None and not fault.whole
             guard.here.arrive = read if reads else None
             if guard.observations is not None and fault.decision is not None:
                 guard.here.deciding = True
@@ -278,6 +284,8 @@ def replay(
             entered.callback(limit.disarm)
             try:
                 left.append(run())
+                if fault.decision is None:
+                    note_mended()
                 if way.is_whole and not reached and not refused:
                     reached.append(StepEvidence((), (), bad_loss=False))
             except (ReplayArrival, OutsideAccess):

@@ -175,3 +175,22 @@ def test_a_formula_that_watching_changes_is_noted() -> None:
     assert any(note.startswith("ProdBackward0: ") for note in report.coverage.notes)
     healthy = traced(lambda: torch.ones(2, requires_grad=True).sum().backward())
     assert healthy.coverage.notes == ()
+
+
+def test_a_graph_that_jit_records_is_the_one_without_us() -> None:
+    """A mode is given the number in ``x * 2`` where a graph holds a tensor, which few operators take."""
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    x = torch.randn(2, 3)
+
+    def recorded() -> tuple[str, list[str], Tensor]:
+        function = torch.jit.trace(lambda v: (v * 2 + 1) ** 2 / 3, x)
+        graph = torch.jit.trace(model, x).inlined_graph
+        names = [value.debugName() for node in graph.nodes() for value in node.outputs()]
+        return "\n".join(line.split("#")[0] for line in str(function.graph).splitlines()), names, function(x)
+
+    before = recorded()
+    with whynan.trace() as t:
+        within = recorded()
+    assert t.report.verdict == "clean"
+    assert within[:2] == before[:2]
+    assert torch.equal(before[2], within[2])

@@ -77,6 +77,19 @@ def _below(function: Any, *args: Any) -> Any:
         return function(*args)
 
 
+def _numbers_wrapped(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Arguments with a tensor for each number that stands for one; None where none does.
+
+    A mode is given the number in ``x * 2`` where ``torch.jit`` has recorded it as a tensor, which few operators take.
+    """
+    places = [
+        place
+        for place, (argument, value) in enumerate(zip(func._schema.arguments, args, strict=False))
+        if isinstance(value, bool | int | float | complex) and isinstance(argument.type, torch.TensorType)
+    ]
+    return tuple(torch.tensor(v) if n in places else v for n, v in enumerate(args)) if places else None
+
+
 def enter_below(mode: TorchDispatchMode) -> None:
     """Enter a mode below all that this thread is in: those that the program is in it will leave before.
 
@@ -182,8 +195,12 @@ class TraceMode(TorchDispatchMode):
             else:
                 out = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
-            strip_own_frames(error)
-            raise
+            wrapped = _numbers_wrapped(func, args) if isinstance(error, RuntimeError) else None
+            if wrapped is None:
+                strip_own_frames(error)
+                raise
+            # it was refused before it ran
+            args, out = wrapped, func(*wrapped, **kwargs)
         if operator is not None and context.active:
             outside = None
             try:

@@ -183,7 +183,7 @@ class ReplayRerunner:
         fault = self._fault
         if goes_past_steps(self._way, fault):
             return TrialSteps(fault, self._seconds)
-        if fault.optimizer is None and fault.decision is None:
+        if fault.whole or (fault.raised is not None and fault.decision is None):
             return None
         if fault.judged.spoilt or fault.ahead or fault.beside or fault.lag:
             return None

@@ -59,6 +59,7 @@ Note = Callable[[Any, Any, Any], None]
 """What is told of a call: its arguments, by place and by name, and what it gave (None before it)."""
 _modes = torch._C._len_torch_dispatch_stack
 _mode_at = torch._C._get_dispatch_stack_at
+_jit_tracing = torch._C._get_tracing_state
 
 DOORS: set[CodeType] = set()
 """The code of all doors: dynamo may look through one, and must not take one for a function of the program's."""
@@ -189,10 +190,12 @@ def _entered_here(context: TraceContext) -> bool:
 def call_untraced(context: TraceContext, function: Callable[..., Any], *args: Any, anywhere: bool = False) -> Any:
     """Call what is ours below every dispatch mode and without recording a graph; None once the trace is off.
 
-    None too while dynamo looks at the door that it stands in: what is ours is no part of the user's graph; and, but
-    `anywhere`, on a thread that is not looked at.
+    None too while dynamo or ``torch.jit`` records a graph: what is ours is no part of the user's; and, but `anywhere`,
+    on a thread that is not looked at.
     """
     if torch.compiler.is_compiling() or not context.active or not (anywhere or _entered_here(context)):
+        return None
+    if _jit_tracing() is not None:
         return None
     # below a compiled function that went back to Python, dynamo would compile what is ours
     outside = _set_eval_frame(None)
