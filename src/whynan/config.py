@@ -30,6 +30,7 @@ class Options:
         rerun: run the target a second time for operand values that were gone; a whole program, to explain a bad step
             that cannot be run again within it, and to prove fixes.
         prove: run a bad step again to prove the fixes of what was found.
+        attribute: run a bad step again under other conditions, to tell what makes it bad.
         together: the ranks of a launcher stop together and have one report.
         ranges: record counters and finite range of every tensor.
         strict: warnings count as findings for the exit status.
@@ -57,6 +58,7 @@ class Options:
     memory: int | None = None
     rerun: bool = False
     prove: bool = True
+    attribute: bool = False
     together: bool = False
     ranges: bool = False
     strict: bool = False
@@ -223,6 +225,7 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
     "memory": parse_size,
     "rerun": parse_switch,
     "prove": parse_switch,
+    "attribute": parse_switch,
     "together": parse_switch,
     "ranges": parse_switch,
     "strict": parse_switch,

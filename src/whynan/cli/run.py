@@ -91,6 +91,13 @@ def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> No
     help="Prove no fix. A proof takes up to 20 seconds of processor time, while the first finding is shown already.",
 )
 @click.option(
+    "--attribute",
+    is_flag=True,
+    default=None,
+    help="Run a bad step again under other conditions (in float64, with another batch, without the compiler, ...), and "
+    "say what makes it bad.",
+)
+@click.option(
     "--together",
     is_flag=True,
     default=None,

@@ -8,7 +8,20 @@ from pydantic import Field
 
 from whynan.records.base import Number, Record, Site
 
-Source = Literal["model", "lowering", "precision", "optimisation", "provider", "engine", "compiler"]
+Source = Literal[
+    "model",
+    "lowering",
+    "precision",
+    "optimisation",
+    "provider",
+    "engine",
+    "compiler",
+    "data",
+    "mathematics",
+    "order",
+    "memory",
+    "hardware",
+]
 
 
 class IntroducedError(Record):
@@ -46,10 +59,14 @@ class Growth(Record):
 
 
 class Attribution(Record):
-    """Where a divergence comes from, and the evidence in one sentence."""
+    """Where a divergence or a bad step comes from, and the evidence in one sentence.
+
+    ``holds`` is false where the evidence speaks against it, and null where none could be had.
+    """
 
     source: Source
     evidence: str = ""
+    holds: bool | None = True
 
 
 class Divergence(Record):

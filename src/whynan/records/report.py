@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field, computed_field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from whynan.records.base import Number, Record, Site
-from whynan.records.divergence import Aligned, Divergence, OutputError
+from whynan.records.divergence import Aligned, Attribution, Divergence, OutputError
 from whynan.records.neighbourhood import Neighbourhood
 from whynan.records.notes import KINDS, Note, read_typed_notes, sentence, written_note, written_notes
 
@@ -313,6 +313,7 @@ class Finding(Record):
     was born, and ``element`` the first concerned; so it is of a ``divergence`` of two runs, whose ``op``, ``node``,
     ``value`` and ``site`` are those of B. ``origin`` is where a bad number came from that no operation bore.
     ``rank`` is the first of the ``ranks`` on which it was born, and ``transfers`` how it came to others.
+    ``attributions`` are what further replays of a bad step say of what makes it bad.
     """
 
     rule: str = "WN000"
@@ -349,6 +350,7 @@ class Finding(Record):
     chain: tuple[ChainLink, ...] = ()
     reaches: tuple[Reach, ...] = ()
     scale_fall: ScaleFall | None = None
+    attributions: tuple[Attribution, ...] = ()
     fixes: tuple[Fix, ...] = ()
     allowed: str | None = None
     # for the rules: no part of the document

@@ -204,19 +204,25 @@ def _names(made: Mark) -> Iterator[dict[str, Any]]:
 
 
 class Marks(threading.local):
-    """The marks of one training, kept from its last step; each thread has its own."""
+    """The marks of one training, kept from its last step; each thread has its own.
 
-    def __init__(self) -> None:
+    ``keeps_batches``: what loaders gave for the step before is kept as well.
+    """
+
+    def __init__(self, *, keeps_batches: bool = False) -> None:
+        self._keeps_batches = keeps_batches
         self.after_step: Mark | None = None
         self.at_model: Mark | None = None
         self.at_program: Mark | None = None
         """At the program's first operation, for as long as it may be replayed from there."""
+        self._before: list[Any] = []
         self._scaler: Any = None
         self._moving = CarriedState()
 
     def clear(self) -> None:
         """Keep none."""
         self.after_step = self.at_model = self._scaler = None
+        self._before = []
 
     def begin(self) -> None:
         """A watch begins, at the head of its block."""
@@ -231,7 +237,13 @@ class Marks(threading.local):
         """A step has been made, perhaps by a loss scaler: what came before it is done."""
         self._scaler = scaler
         self.at_model = None
+        if self.after_step is not None and self._keeps_batches:
+            self._before = [batch for batch, _ in self.after_step.batches]
         self.after_step = self._mark("step")
+
+    def batches_before(self) -> list[Any]:
+        """What loaders have given for the last step that was made."""
+        return self._before
 
     def record_scaled_loss(self, scaler: Any) -> None:
         """A loss scaler has scaled a loss: the first does before any step, and knows what it knew at each mark."""

@@ -113,7 +113,8 @@ _FINDING: Final[Table] = {
     "damage": record, "divergence": record,
     "data": record, "origin": dropped, "forward_operands": record, "message": by_holder(_message),
     "explanation": dropped,
-    "matched": by_value(_codes), "chain": record, "reaches": record, "scale_fall": record, "fixes": record,
+    "matched": by_value(_codes), "chain": record, "reaches": record, "scale_fall": record,
+    "attributions": record, "fixes": record,
     "allowed": by_value(_reason),
     "around": dropped,
 }  # fmt: skip
@@ -144,7 +145,7 @@ REPORT: Final[Mapping[type, Table]] = {
     },
     PropagatedError: {"max_abs": unknown, "max_rel": unknown},
     Growth: {"value": alias("tensor"), "op": operator, "max_rel": unknown},
-    Attribution: {"source": kept, "evidence": dropped},
+    Attribution: {"source": kept, "evidence": dropped, "holds": kept},
     OutputError: {"name": alias("tensor"), "max_abs": unknown, "max_rel": unknown, "nan_mismatch": kept},
     Report: {
         "schema_": dropped, "verdict": kept, "run": record, "findings": record, "damaging": record,

@@ -274,6 +274,7 @@ def render(
         _finding(
             page, finding, report, right, line_of, None if like is None else (told[like], f"{like + 1} of {len(told)}")
         )
+        _add_attributions(page, finding)
         add_fixes(page, finding, told[: number - 1], report, show_all=show_all, written=written)
         page.blank()
     closing(page, report, show_all=show_all)
@@ -298,8 +299,14 @@ class Shown:
         if finding.also != self.finding.also:
             # a fix may show that another birth has the same cause
             page.row("also", wording.also_text(finding))
+        _add_attributions(page, finding)
         add_fixes(page, finding, (), report, show_all=show_all, written=written)
         page.blank()
+
+
+def _add_attributions(page: Page, finding: Finding) -> None:
+    for number, attribution in enumerate(finding.attributions):
+        page.row("" if number else "because", wording.attribution_text(attribution))
 
 
 def show_fixes(report: Report, shown: Finding, *, show_all: bool, to: TextIO, written: str | None) -> bool:

@@ -12,6 +12,7 @@ from whynan.floats import format_value
 if TYPE_CHECKING:
     # one line of a report is said without what loads the records
     from whynan.records import (
+        Attribution,
         ChainLink,
         Damage,
         Element,
@@ -162,6 +163,15 @@ def transfer_text(transfer: Transfer) -> str:
         here = f", sent at {transfer.sender_site.file}:{transfer.sender_site.line}"
     sender = "" if transfer.sender is None else f"from rank {transfer.sender} "
     return f"{sender}to {ranks_text(transfer.receivers)} through {transfer.operation}{count}{there}{here}"
+
+
+def attribution_text(attribution: Attribution) -> str:
+    """What a further replay says of a source: ``not the data: with the batch before the step is bad as well``."""
+    source = {"order": "the order of operations", "mathematics": "the mathematics", "data": "the data"}.get(
+        attribution.source, attribution.source
+    )
+    head = {True: source, False: f"not {source}", None: f"{source}?"}[attribution.holds]
+    return f"{head}: {attribution.evidence}"
 
 
 def damaged(damage: Damage) -> str:

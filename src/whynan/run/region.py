@@ -19,7 +19,7 @@ from whynan.run.suppressions import Allowance, Allowances, allowance, numbered
 from whynan.source.positions import set_command_source
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
     from contextlib import AbstractContextManager
     from types import TracebackType
 
@@ -135,6 +135,11 @@ class Region:
         if self._report is not None and not self.redacts:
             around = with_surroundings(self._report, self.trace)
             self._report = prove_fixes(around, again, keep=keep, progress=progress)
+
+    def change(self, change: Callable[[Report], Report]) -> None:
+        """Add to what was found."""
+        if self._report is not None and not self.redacts:
+            self._report = change(self._report)
 
     def preview(self, capture: Capture) -> Report:
         """What has been found so far; the region goes on."""

@@ -101,6 +101,20 @@ class ReplayRerunner:
         with self.unheard():
             return prove_fixes(report, self, keep=keep, progress=progress)
 
+    def attribute(self, report: Report, before: list[Any]) -> Report:
+        """A report that says what makes the step bad; `before`: what loaders gave for the step before."""
+        from whynan.run.watch.attribution import Step, attributed
+        from whynan.training.replay import compiles, replay
+
+        def run(around: Callable[[], AbstractContextManager[Any]], *, eager: bool = self._eager) -> ReplayOutcome:
+            return replay(self._way, self._guard, self._fault, around, eager=eager)
+
+        batch = [value for value, _ in self._way.batches] if self._way.amid is None else []
+        with self.unheard():
+            return attributed(
+                report, Step(run, lambda outcome: self._differs(outcome) is None, compiles(), batch, before)
+            )
+
     def visits(self, path: str, text: str, line: int) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         try:
@@ -384,6 +398,8 @@ class Replays:
             region.prove(again)
             return
         with again.unheard():
+            if self._options.attribute:
+                region.change(lambda report: again.attribute(report, self._marks.batches_before()))
             region.prove(again, keep=self._keep(), progress=self._progress())
 
     def _faithful_rerunner(self, fault: Fault) -> ReplayRerunner | NoRerun:
@@ -448,9 +464,11 @@ class Replays:
     ) -> Report:
         if self._options.prove and is_one_of_several():
             return prove_fixes(report, NoRerun(TOGETHER))
+        again = self._make_rerunner(way, fault, eager=eager)
+        if self._options.attribute:
+            report = again.attribute(report, self._marks.batches_before())
         if not self._options.prove:
             return prove_fixes(report, NoRerun(NOT_ASKED))
-        again = self._make_rerunner(way, fault, eager=eager)
         return again.prove_report(report, keep=keep, progress=self._progress())
 
     def _make_rerunner(self, way: ReplayPlan, fault: Fault, *, eager: bool, advised: bool = False) -> ReplayRerunner:

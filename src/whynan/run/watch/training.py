@@ -63,7 +63,7 @@ class Training:
         self._allowed: list[Allowance] = []
         self.options = options
         self.command = command
-        self.marks = Marks()
+        self.marks = Marks(keeps_batches=options.attribute)
         self.guard = Guard(
             explain=self._report_of,
             deliver=self._deliver,

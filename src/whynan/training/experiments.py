@@ -1,0 +1,131 @@
+"""Experiments on a bad step: what a replay of it is run with, to tell what makes it bad.
+
+Each is a context manager around the replay, whose writes are put back by the replay itself.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from whynan.capture.torch.dispatch_mode import _PASSING, _no_dispatch
+from whynan.capture.torch.names import tensors_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable
+
+_WIDE: Final = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
+_EMPTY: Final = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"))
+
+
+class InFloat64(TorchDispatchMode):
+    """Every operation in float64, whatever the formats of its operands; what is written in place keeps its own."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if any(_dispatches(kind) for kind in types):
+            return NotImplemented
+        return _run_wide(func, args, kwargs or {})
+
+
+def _run_wide(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    arguments: list[Any] = func._schema.arguments
+    if any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns):
+        # a view of a wider copy would not be one of what it is written through
+        return func(*args, **kwargs)
+    names = {a.name: (args[n] if n < len(args) else kwargs.get(a.name)) for n, a in enumerate(arguments)}
+    written = [names[a.name] for a in arguments if a.alias_info is not None and a.alias_info.is_write]
+    target = next((t.dtype for t in pytree.tree_leaves(written) if isinstance(t, Tensor)), None)
+    if target is not None:
+        kept = {id(t) for t in pytree.tree_leaves(written)}
+        args, kwargs = _each((args, kwargs), lambda value: _as(value, target, kept))
+    elif any(isinstance(value, Tensor) for value in pytree.tree_leaves(args)):
+        wanted = kwargs.get("dtype")
+        args, kwargs = _each((args, kwargs), _widened)
+        # the engine gives a leaf its gradient in the format of the leaf
+        if "dtype" in kwargs and (torch._C._current_autograd_node() is None or wanted is not torch.float32):
+            kwargs["dtype"] = _WIDE.get(wanted, wanted)
+    return func(*args, **kwargs)
+
+
+def _each(values: Any, change: Callable[[Any], Any]) -> Any:
+    return pytree.tree_map(change, values)
+
+
+def _dispatches(kind: Any) -> bool:
+    """Whether a kind of tensor has a dispatch of its own, which is to come first."""
+    return kind.__torch_dispatch__ is not _no_dispatch and kind is not Tensor and kind.__name__ not in _PASSING
+
+
+def _widened(value: Any) -> Any:
+    return value.to(_WIDE[value.dtype]) if isinstance(value, Tensor) and value.dtype in _WIDE else value
+
+
+def _as(value: Any, dtype: torch.dtype, kept: set[int]) -> Any:
+    """A tensor in the format of what is written."""
+    if not isinstance(value, Tensor) or id(value) in kept or value.dtype == dtype:
+        return value
+    return value.to(dtype) if value.is_floating_point() and dtype.is_floating_point else value
+
+
+class ZeroedMemory(TorchDispatchMode):
+    """What is allocated without a value holds zeros."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        del types
+        out = func(*args, **(kwargs or {}))
+        if func._schema.name.removeprefix("aten::") in _EMPTY and isinstance(out, Tensor):
+            out.zero_()
+        return out
+
+
+@contextmanager
+def in_one_order() -> Generator[None]:
+    """Every operation by its deterministic algorithm, where it has one."""
+    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    memory: Any = torch.utils.deterministic
+    filled, memory.fill_uninitialized_memory = memory.fill_uninitialized_memory, False
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        memory.fill_uninitialized_memory = filled
+
+
+def is_exchangeable(batch: Iterable[Any], other: Iterable[Any]) -> bool:
+    """Whether the tensors of one batch can stand in those of another."""
+    pairs = list(_pairs(batch, other))
+    return bool(pairs) and all(
+        a.dtype == b.dtype and a.dim() == b.dim() > 0 and a.shape[1:] == b.shape[1:] and len(b) >= len(a)
+        for a, b in pairs
+    )
+
+
+@contextmanager
+def with_batch(batch: Iterable[Any], other: Iterable[Any]) -> Generator[None]:
+    """The numbers of another batch in the tensors of this one, of as many rows as it has."""
+    with torch.no_grad():
+        for mine, theirs in _pairs(batch, other):
+            mine.copy_(theirs[: len(mine)])
+    yield
+
+
+def _pairs(batch: Iterable[Any], other: Iterable[Any]) -> Generator[tuple[Tensor, Tensor]]:
+    mine = [t for value in batch for _, t in tensors_of(value, "")]
+    theirs = [t for value in other for _, t in tensors_of(value, "")]
+    if len(mine) == len(theirs):
+        yield from zip(mine, theirs, strict=True)
