@@ -40,6 +40,7 @@ _FORMULA: Final = 16
 """Operations; more of them round so often that no one operation is a measure of them."""
 _RANDOM: Final = TORCH.having("random") | ONNX.having("random")
 _DROPPING: Final = "dropout"
+_RESHAPING: Final = ONNX.having("reshape")
 _STEPWISE: Final = TORCH.having("stepwise") | ONNX.having("stepwise")
 
 
@@ -79,6 +80,8 @@ class Search:
         if len(culprit.stretch.operations) > 1 and culprit.sort != "kernel":
             operation = strange_weights(self._a, self._b, culprit)
             operation = operation or faulty_operation(self._a, self._b, self._alignment, culprit)
+            # what only gives the same numbers another shape, in their order, is not at fault if anything else is
+            operation = operation or _last_of(culprit.stretch.operations)
             if operation is not None:
                 return replace(culprit, operation=operation)
         return culprit
@@ -301,6 +304,10 @@ def _parts_from_stable(x: Array, y: Array, ours: Exact, theirs: Exact) -> Array:
     own, exact, other = (v.reshape(x.shape) for v in (ours.kernel, ours.value, theirs.value))
     near = np.isfinite(own) & ~_beyond(x, exact, own)
     return near & _beyond(exact, other, _STABLE * own) & _beyond(x, y, _STABLE * own)
+
+
+def _last_of(operations: tuple[Operation, ...]) -> Operation | None:
+    return next((one for one in reversed(operations) if base(one.op) not in _RESHAPING), None)
 
 
 def _draws(operation: Operation) -> bool:

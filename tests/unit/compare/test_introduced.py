@@ -122,6 +122,18 @@ def test_a_mask_of_huge_numbers_that_is_lost_is_no_rounding(kept: str, sort: str
         assert (None if found is None else found.sort) == sort
 
 
+def test_what_moves_elements_is_at_fault_before_what_gives_them_a_shape() -> None:
+    shape = {"shape": np.array([8, 8], np.int64)}
+    one = [helper.make_node("Reshape", ["x", "shape"], ["y"])]
+    other = [
+        helper.make_node("Transpose", ["x"], ["t"], perm=[1, 0], name="turn"),
+        helper.make_node("Reshape", ["t", "shape"], ["y"], name="shaped"),
+    ]
+    found = first(chain(one, dict(shape)), chain(other, dict(shape)), numbers(4, 16))
+    assert found is not None
+    assert found.operation.name == "turn"
+
+
 def test_one_cast_to_float16_is_found() -> None:
     plain = mlp()
     cast = onnx.ModelProto()
