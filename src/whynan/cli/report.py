@@ -54,12 +54,14 @@ class Document(Protocol):
 def report(path: str, **chosen: Any) -> int:
     """Show a saved report again, or make the report of a recorded trace, on any machine.
 
-    If a run was killed or the disk was full, the trace is unfinished. The report then covers what is in it.
+    If a run was killed or the disk was full, the trace is unfinished. The report then covers what is in it. The traces
+    of several ranks (DIR, DIR.rank1, ... beside each other, or a folder that holds them) are one report.
 
     \b
     Examples:
       whynan report report.json
       whynan report runs/t1                           the folder that run --trace wrote
+      whynan report runs/                             the traces of several ranks, that are in it
       whynan report runs/t1 --json report.json --quiet
       whynan report report.json --redact --json public.json
 
@@ -122,7 +124,10 @@ def open_document(path: str) -> Document:
     if os.path.isdir(path):
         from whynan.run.output.run_trace import report_of_directory
         from whynan.run.pipeline import fold_report
+        from whynan.run.ranks.folders import folders_of_ranks, report_of_ranks
 
+        if ranks := folders_of_ranks(path):
+            return SavedReport(report_of_ranks(ranks))
         return SavedReport(fold_report(report_of_directory(path)))
     content = _content(path)
     schema = _schema(content)
