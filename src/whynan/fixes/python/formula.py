@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Edit = tuple[int, int, str]
 """A span of the text, and what is to stand there."""
-_OF_TENSORS: Final = frozenset({"shape", "dtype", "T", "mT", "H", "mH", "device", "ndim", "data"})
+_OF_TENSORS: Final = frozenset({"shape", "size", "dtype", "T", "mT", "H", "mH", "device", "ndim", "data"})
 _ATTRIBUTES: Final = frozenset({"values", "indices"})
 
 

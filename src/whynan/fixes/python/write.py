@@ -130,6 +130,8 @@ class Writer:
         for name, meaning in self.visible.items():
             if meaning == module:
                 return name
+        if self.place.library != "torch":
+            raise UnwritableError(f"{self.place.library} has no name there")
         parent, _, last = module.rpartition(".")
         if parent:
             return f"{self._module(parent)}.{last}"
@@ -257,7 +259,7 @@ class Writer:
         """How many elements a row has; without one, how many there are."""
         own = operand.within(ATOM)
         if not isinstance(rows, Term):
-            return f"{own}.numel()"
+            return f"{own}.numel()" if self.place.library == "torch" else f"{own}.size"
         if isinstance(rows.node, (ast.Tuple, ast.List)):
             return " * ".join(f"{own}.shape[{self.place.code(each)}]" for each in rows.node.elts) or "1"
         return f"{own}.shape[{self.term(rows).text}]"

@@ -73,6 +73,10 @@ def _trial_of(candidate: Candidate, visits: Visits) -> _Trial | str:
     """A candidate ready to be run on the visits of its function; or why it cannot be."""
     from whynan.verify.formula import compile_formula
 
+    from whynan.verify.in_place.numpy_births import as_arrays, on_tensors, taking_tensors, with_arrays
+
+    is_numpy = candidate.library == "numpy"
+    visits = with_arrays(visits) if is_numpy else visits
     if (other := _other_instance(candidate.original, visits)) is not None:
         return other
     namespace = namespace_of(candidate.path)
@@ -83,8 +87,11 @@ def _trial_of(candidate: Candidate, visits: Visits) -> _Trial | str:
         return given
     if unrun := calls(original, foreign) or calls(repaired, foreign):
         return f"it calls {unrun}, which may do more than compute and is not run again and again for a proof"
-    before = _accept_extra(compile_formula(original, namespace), original)
-    return _Trial(before, _accept_extra(compile_formula(repaired, namespace), repaired), given)
+    if is_numpy:
+        given, original, repaired = as_arrays(given), on_tensors(original), on_tensors(repaired)
+    made = [_accept_extra(compile_formula(one, namespace), one) for one in (original, repaired)]
+    before, after = map(taking_tensors, made) if is_numpy else made
+    return _Trial(before, after, given)
 
 
 def cures(candidate: Candidate, visits: Visits, *, silent: bool = False) -> bool:

@@ -285,7 +285,7 @@ class _Proving:
         if source is None or self._is_over():
             return settings
         arguments = self._argument_fixes(finding, source)
-        made = self._edit_fixes(finding, source, intents)
+        made = (*self._edit_fixes(finding, source, intents), *self._numpy_fixes(finding))
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
             made = tuple(fix for fix in made if fix.patch)
@@ -303,8 +303,7 @@ class _Proving:
     def _edit_fixes(self, finding: Finding, source: _Source, intents: Sequence[FixIntent]) -> tuple[Fix, ...]:
         """The edits of the expression at a finding's site."""
         from whynan.fixes.candidates import Declined
-        from whynan.fixes.python import candidates, patch
-        from whynan.source.positions import file_of_site
+        from whynan.fixes.python import candidates
 
         found = candidates(source.text, finding, [intent for intent in intents if intent.kind != "setting"])
         edits = [_in(source, c) for c in found if not isinstance(c, Declined)]
@@ -312,17 +311,7 @@ class _Proving:
         # an exponential soon has no room in float32 either
         is_exponential = bool(saturating(finding) & TORCH.having("exponential"))
         edits = [*edits, *wider] if is_exponential else [*wider, *edits]
-        proofs = self._proofs(finding, source, edits)
-        made = tuple(
-            Fix(
-                title=p.candidate.title,
-                kind="source",
-                patch=patch(file_of_site(source.path), source.text, p.candidate.edited),
-                verdict=p.verdict,
-                further=p.further,
-            )
-            for p in proofs
-        )
+        made = self._proved_edits(finding, source, edits)
         if not made:
             # a rewrite of another expression than this is none of it
             declined = {c.title: c for c in reversed(found) if isinstance(c, Declined) and not c.unfit}
@@ -331,6 +320,43 @@ class _Proving:
                 for title, one in reversed(declined.items())
             )
         return made
+
+    def _proved_edits(self, finding: Finding, source: _Source, edits: Sequence[Candidate]) -> tuple[Fix, ...]:
+        from whynan.fixes.python import patch
+        from whynan.source.positions import file_of_site
+
+        return tuple(
+            Fix(
+                title=p.candidate.title,
+                kind="source",
+                patch=patch(file_of_site(source.path), source.text, p.candidate.edited),
+                verdict=p.verdict,
+                further=p.further,
+            )
+            for p in self._proofs(finding, source, edits)
+        )
+
+    def _numpy_fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        """The edits of the program's NumPy expressions, of what came in bad from there; up to the first that holds."""
+        from whynan.fixes.candidates import Candidate
+        from whynan.fixes.python import candidates
+        from whynan.rules.intents import NUMPY
+        from whynan.source import sha256_of
+        from whynan.verify.in_place.numpy_births import NumpyBirths
+
+        heard = self._again.hear(NumpyBirths()) if finding.birth == "entered" or _is_number(finding) else ""
+        made: list[Fix] = []
+        for site in () if isinstance(heard, str) else heard.sites:
+            if (digest := sha256_of(site.file)) is None or self._hashes.setdefault(site.file, digest) != digest:
+                continue
+            at = finding.model_copy(update={"site": site, "around": None, "chain": ()})
+            source = self._source(at)
+            if source is not None and not self._is_over():
+                found = candidates(source.text, at, NUMPY, library="numpy")
+                made += self._proved_edits(finding, source, [_in(source, c) for c in found if isinstance(c, Candidate)])
+            if any(fix.verdict.status in APPLICABLE for fix in made):
+                break
+        return tuple(made)
 
     def _argument_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
         """The edits of what the object at fault was constructed with, or called with; or why there is none."""
@@ -579,6 +605,11 @@ class _Proving:
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
     known = next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
     return tuple(intent for intent in known if not intent.dtypes or finding.element.dtype in intent.dtypes)
+
+
+def _is_number(finding: Finding) -> bool:
+    """Whether what is bad is a number of Python's that the program computed, as a learning rate may be."""
+    return finding.birth == "literal" and finding.phase == "optimizer"
 
 
 def _in(source: _Source, candidate: Candidate) -> Candidate:

@@ -1,0 +1,102 @@
+"""NumPy births: where the program's own NumPy makes NaN or Inf, and its expressions as PyTorch's, which proofs need."""
+
+# pyright: basic
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from whynan.source.ownership import Owner, owner_of
+from whynan.source.positions import resolve
+from whynan.verify.in_place.visits import ARRAY
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+    from types import CodeType
+
+    from whynan.fixes.candidates import Formula
+    from whynan.records import Site
+    from whynan.verify.in_place.visits import Visits
+
+_MOST: Final = 64
+"""So many expressions are heard of."""
+_LIBRARY: Final = "torch._numpy"
+"""NumPy's functions on tensors, as the compiler traces them."""
+
+
+class NumpyBirths:
+    """The expressions at which NumPy divides by 0, leaves a function's domain or the range of a dtype."""
+
+    def __init__(self) -> None:
+        self._heard: dict[tuple[CodeType, int], None] = {}
+
+    @contextmanager
+    def heard(self) -> Generator[None]:
+        """Hear every one while the block runs, in place of NumPy's warnings."""
+        with np.errstate(divide="call", over="call", invalid="call", call=self._born):
+            yield
+
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """Where they are, in order of time."""
+        return tuple(dict.fromkeys(resolve(code, instruction) for code, instruction in self._heard))
+
+    def _born(self, kind: str, flag: int) -> None:
+        del kind, flag
+        frame = sys._getframe(1)
+        while frame is not None and owner_of(frame.f_code.co_filename) is not Owner.USER:
+            frame = frame.f_back
+        if frame is not None and len(self._heard) < _MOST:
+            self._heard.setdefault((frame.f_code, frame.f_lasti))
+
+
+def with_arrays(visits: Visits) -> Visits:
+    """Visits in which NumPy's arrays stand under their own names; without any, numbers stand as arrays do."""
+    told = []
+    for visit in visits.visits:
+        arrays = {name.removeprefix(ARRAY): value for name, value in visit.values.items() if name.startswith(ARRAY)}
+        told.append(replace(visit, values={**visit.values, **arrays}))
+    return replace(visits, visits=tuple(told))
+
+
+def on_tensors(formula: Formula) -> Formula:
+    """A formula of NumPy's functions as one of the same functions on tensors."""
+    imports = tuple(
+        line.replace("import numpy", f"import {_LIBRARY}", 1).replace("from numpy", f"from {_LIBRARY}", 1)
+        for line in formula.imports
+    )
+    named = tuple(f"{line} as numpy" if line == f"import {_LIBRARY}" else line for line in imports)
+    return replace(formula, imports=named)
+
+
+def taking_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What NumPy's functions compute of tensors, as tensors."""
+    import torch
+    import torch._numpy as arrays
+
+    def taken(**given: Any) -> Any:
+        made = function(**{n: arrays.asarray(v) if isinstance(v, torch.Tensor) else v for n, v in given.items()})
+        return tuple(map(_tensor, made)) if isinstance(made, tuple) else _tensor(made)
+
+    def _tensor(made: Any) -> Any:
+        return made.tensor if isinstance(made, arrays.ndarray) else made
+
+    return taken
+
+
+def as_arrays(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What a formula is given, with its numbers as arrays where it is given nothing but numbers."""
+    import torch
+
+    if any(isinstance(value, torch.Tensor) for one in given for value in one.values()):
+        return given
+
+    def array(value: Any) -> Any:
+        return torch.tensor(float(value), dtype=torch.float64) if type(value) in (int, float) else value
+
+    return [{name: array(value) for name, value in one.items()} for one in given]
