@@ -9,6 +9,7 @@ import warnings
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
+from whynan.ops.table import TORCH
 from whynan.source.syntax import Syntax, imported_by
 
 if TYPE_CHECKING:
@@ -63,7 +64,8 @@ class Place(Syntax):
         """The parts of a full name, where the library's are torch's and torch's own are nobody's."""
         if self.library == "torch" or names[0] not in (self.library, "torch"):
             return names
-        return ["torch", *names[1:]] if names[0] == self.library else None
+        known = TORCH.names("numpy")
+        return ["torch", *(known.get(name, name) for name in names[1:])] if names[0] == self.library else None
 
     @cached_property
     def importing(self) -> dict[str, list[ast.AST]]:

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+import numpy as np
+
 from whynan.expr.match import Missing, is_divisor
 from whynan.expr.pattern import fold_constant, subscript_source
 from whynan.expr.term import Term, negate, sum_of
@@ -365,6 +367,8 @@ class Writer:
         given = [v.within(1) for v in values] + [f"{k}={v.within(1)}" for k, v in keywords.items()]
         rest = ", ".join(given[1:])
         home = signatures.HOMES.get(name)
+        if self.place.library == "numpy" and not hasattr(np, name):
+            raise UnwritableError(f"NumPy has no {name}")
         if home == "Tensor" or (self.methods and name in signatures.METHODS and values[0].binds == ATOM):
             return Written(f"{values[0].within(ATOM)}.{name}({rest})")
         has_functional = "torch.nn.functional" in self.visible.values()

@@ -71,16 +71,28 @@ class _Trial:
 
 def _trial_of(candidate: Candidate, visits: Visits) -> _Trial | str:
     """A candidate ready to be run on the visits of its function; or why it cannot be."""
+    from whynan.verify.in_place.numpy_births import reductions_in, with_arrays
+
+    if candidate.library == "torch":
+        return _ready(candidate, visits)
+    visits = with_arrays(visits)
+    made = _ready(candidate, visits)
+    if isinstance(made, str) or any(_fails(made.before, one) for one in made.given):
+        return made
+    # what is bad by its last digits is so as NumPy has rounded it
+    lifted = _ready(candidate, visits, reductions_in(candidate.original))
+    return made if isinstance(lifted, str) else lifted
+
+
+def _ready(candidate: Candidate, visits: Visits, taken: frozenset[str] = frozenset()) -> _Trial | str:
+    """A candidate's formulas as functions; ``taken``: the functions whose results are taken as they were."""
     from whynan.verify.formula import compile_formula
+    from whynan.verify.in_place.numpy_births import as_arrays, on_tensors, taking_tensors
 
-    from whynan.verify.in_place.numpy_births import as_arrays, on_tensors, taking_tensors, with_arrays
-
-    is_numpy = candidate.library == "numpy"
-    visits = with_arrays(visits) if is_numpy else visits
     if (other := _other_instance(candidate.original, visits)) is not None:
         return other
-    namespace = namespace_of(candidate.path)
-    foreign = foreign_in(candidate.original, namespace) | foreign_in(candidate.repaired, namespace)
+    namespace, is_numpy = namespace_of(candidate.path), candidate.library == "numpy"
+    foreign = foreign_in(candidate.original, namespace) | foreign_in(candidate.repaired, namespace) | taken
     original, repaired = _readable(candidate.original, candidate.repaired, visits, foreign)
     given = parameter_values(original, visits)
     if isinstance(given, str):
@@ -89,9 +101,8 @@ def _trial_of(candidate: Candidate, visits: Visits) -> _Trial | str:
         return f"it calls {unrun}, which may do more than compute and is not run again and again for a proof"
     if is_numpy:
         given, original, repaired = as_arrays(given), on_tensors(original), on_tensors(repaired)
-    made = [_accept_extra(compile_formula(one, namespace), one) for one in (original, repaired)]
-    before, after = map(taking_tensors, made) if is_numpy else made
-    return _Trial(before, after, given)
+    before, after = (_accept_extra(compile_formula(one, namespace), one) for one in (original, repaired))
+    return _Trial(taking_tensors(before), taking_tensors(after), given) if is_numpy else _Trial(before, after, given)
 
 
 def cures(candidate: Candidate, visits: Visits, *, silent: bool = False) -> bool:

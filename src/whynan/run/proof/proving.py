@@ -353,7 +353,7 @@ class _Proving:
             source = self._source(at)
             if source is not None and not self._is_over():
                 found = candidates(source.text, at, NUMPY, library="numpy")
-                made += self._proved_edits(finding, source, [_in(source, c) for c in found if isinstance(c, Candidate)])
+                made += self._proved_edits(at, source, [_in(source, c) for c in found if isinstance(c, Candidate)])
             if any(fix.verdict.status in APPLICABLE for fix in made):
                 break
         return tuple(made)
@@ -524,10 +524,17 @@ class _Proving:
 
     def _in_place(self, finding: Finding, source: _Source, one: RankedCandidate, edits: int = 1) -> RankedCandidate:
         """A candidate after the program has run with it, and with what mends the births that it leaves."""
+        from whynan.verify.in_place.numpy_births import NumpyBirths
+
         candidate = one.candidate
-        outcome = self._outcome(finding, source, candidate.edited, makes_up=candidate.kind != "reformulation")
+        births = NumpyBirths() if candidate.library == "numpy" else None
+        makes_up = candidate.kind != "reformulation"
+        outcome = self._outcome(finding, source, candidate.edited, makes_up=makes_up, live=births)
         if isinstance(outcome, str):
             return replace(one, verdict=_tried(one.verdict, outcome))
+        if outcome.next is not None and births is not None:
+            following = (finding.model_copy(update={"site": site}) for site in births.sites)
+            outcome = replace(outcome, next=next(following, None))
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
             for further in self._add_further_edits(finding, source, one, outcome.next):
                 mended = self._in_place(finding, source, further, edits + 1)
@@ -555,18 +562,19 @@ class _Proving:
         self, finding: Finding, source: _Source, one: RankedCandidate, left: Finding
     ) -> list[RankedCandidate]:
         """What also mends a birth that a first edit leaves, judged as one edit."""
-        from whynan.fixes.candidates import Candidate, Declined
+        from whynan.fixes.candidates import Declined
         from whynan.fixes.python import candidates
+        from whynan.rules.intents import NUMPY
 
         first, further = one.candidate, _further_of(left)
         if finding.site is None or further is None or not is_same_file(further.site.file, source.path):
             return []
-        wanted = [intent for intent in _intents(left) if intent.kind != "setting"]
+        wanted = NUMPY if first.library == "numpy" else _intents(left)
         visits = self._visits(source, finding.site.line)
         if isinstance(visits, str):
             return []
         found: list[RankedCandidate] = []
-        for second in candidates(first.edited, left, wanted):
+        for second in candidates(first.edited, left, wanted, library=first.library):
             if isinstance(second, Declined):
                 continue
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
@@ -580,7 +588,7 @@ class _Proving:
                 continue
             pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
             if not isinstance(pair, Declined):
-                whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
+                whole = replace(second, title=title, kind=kind, path=source.path, original=pair[0], repaired=pair[1])
                 found.append(self._judged(finding, source, whole))
         kept = [j for j in found if j.verdict.status in (*APPLICABLE, "distorting")]
         return [replace(j, further=(*one.further, further)) for j in sorted(kept, key=lambda j: j.rank)[:1]]

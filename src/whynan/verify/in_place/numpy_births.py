@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import ast
 import sys
+import textwrap
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.ops.table import TORCH
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import resolve
 from whynan.verify.in_place.visits import ARRAY
@@ -34,17 +37,19 @@ class NumpyBirths:
 
     def __init__(self) -> None:
         self._heard: dict[tuple[CodeType, int], None] = {}
+        self.sites: tuple[Site, ...] = ()
+        """Where they are, in order of time, in the text that ran."""
 
     @contextmanager
-    def heard(self) -> Generator[None]:
+    def apply(self) -> Generator[None]:
         """Hear every one while the block runs, in place of NumPy's warnings."""
-        with np.errstate(divide="call", over="call", invalid="call", call=self._born):
-            yield
+        try:
+            with np.errstate(divide="call", over="call", invalid="call", call=self._born):
+                yield
+        finally:
+            self.sites = tuple(dict.fromkeys(resolve(code, instruction) for code, instruction in self._heard))
 
-    @property
-    def sites(self) -> tuple[Site, ...]:
-        """Where they are, in order of time."""
-        return tuple(dict.fromkeys(resolve(code, instruction) for code, instruction in self._heard))
+    heard = apply
 
     def _born(self, kind: str, flag: int) -> None:
         del kind, flag
@@ -53,6 +58,13 @@ class NumpyBirths:
             frame = frame.f_back
         if frame is not None and len(self._heard) < _MOST:
             self._heard.setdefault((frame.f_code, frame.f_lasti))
+
+
+def reductions_in(formula: Formula) -> frozenset[str]:
+    """What a formula calls functions by whose results another library rounds otherwise."""
+    called = (node.func for node in ast.walk(ast.parse(textwrap.dedent(formula.body))) if isinstance(node, ast.Call))
+    reducing = TORCH.having("reduction")
+    return frozenset(ast.unparse(one) for one in called if isinstance(one, ast.Attribute) and one.attr in reducing)
 
 
 def with_arrays(visits: Visits) -> Visits:
