@@ -96,8 +96,8 @@ class ReplayOutcome:
 
 
 def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
-    """Whether a way leads from the program's start, past other steps, to one that found its weights bad."""
-    return way.is_whole and fault.optimizer is not None and bool(fault.judged.spoilt)
+    """Whether a way leads from the program's start past other steps, or to one that found its weights bad."""
+    return way.is_whole and fault.optimizer is not None and (fault.step > 1 or bool(fault.judged.spoilt))
 
 
 def compiles() -> bool:

@@ -42,6 +42,8 @@ _COMPARED: Final[dict[type[ast.cmpop], str]] = {
 ATOM: Final = 8
 _OVER_ALL: Final = frozenset({"softmax", "log_softmax", "logsumexp"})
 _SOFTMAX: Final = frozenset({"softmax", "log_softmax"})
+_OF_NUMPY: Final = {"dim": "axis", "keepdim": "keepdims"}
+"""NumPy's names of parameters."""
 
 
 Naming = Literal["above", "within", "nowhere"]
@@ -364,11 +366,12 @@ class Writer:
         return Written(f"{over}.view_as({operand.text})")
 
     def _call(self, name: str, values: list[Written], keywords: dict[str, Written]) -> Written:
-        given = [v.within(1) for v in values] + [f"{k}={v.within(1)}" for k, v in keywords.items()]
-        rest = ", ".join(given[1:])
-        home = signatures.HOMES.get(name)
         if self.place.library == "numpy" and not hasattr(np, name):
             raise UnwritableError(f"NumPy has no {name}")
+        own = _OF_NUMPY if self.place.library == "numpy" else {}
+        given = [v.within(1) for v in values] + [f"{own.get(k, k)}={v.within(1)}" for k, v in keywords.items()]
+        rest = ", ".join(given[1:])
+        home = signatures.HOMES.get(name)
         if home == "Tensor" or (self.methods and name in signatures.METHODS and values[0].binds == ATOM):
             return Written(f"{values[0].within(ATOM)}.{name}({rest})")
         has_functional = "torch.nn.functional" in self.visible.values()

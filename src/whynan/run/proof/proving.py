@@ -285,7 +285,9 @@ class _Proving:
         if source is None or self._is_over():
             return settings
         arguments = self._argument_fixes(finding, source)
-        made = (*self._edit_fixes(finding, source, intents), *self._numpy_fixes(finding))
+        made = self._edit_fixes(finding, source, intents)
+        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+            made = (*made, *self._numpy_fixes(finding))
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
             made = tuple(fix for fix in made if fix.patch)
@@ -344,7 +346,8 @@ class _Proving:
         from whynan.source import sha256_of
         from whynan.verify.in_place.numpy_births import NumpyBirths
 
-        heard = self._again.hear(NumpyBirths()) if finding.birth == "entered" or _is_number(finding) else ""
+        uses_numpy = any("numpy" in text for text in self._user_texts().values())
+        heard = self._again.hear(NumpyBirths()) if uses_numpy else ""
         made: list[Fix] = []
         for site in () if isinstance(heard, str) else heard.sites:
             if (digest := sha256_of(site.file)) is None or self._hashes.setdefault(site.file, digest) != digest:
@@ -613,11 +616,6 @@ class _Proving:
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
     known = next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
     return tuple(intent for intent in known if not intent.dtypes or finding.element.dtype in intent.dtypes)
-
-
-def _is_number(finding: Finding) -> bool:
-    """Whether what is bad is a number of Python's that the program computed, as a learning rate may be."""
-    return finding.birth == "literal" and finding.phase == "optimizer"
 
 
 def _in(source: _Source, candidate: Candidate) -> Candidate:

@@ -377,7 +377,7 @@ class Replays:
             region.prove(NoRerun(TOGETHER if self._options.prove else NOT_ASKED))
             return
         try:
-            again = self._faithful_rerunner(fault)
+            again = self._faithful_rerunner(fault, from_start=_comes_in(region.report))
         except KeyboardInterrupt:
             again = NoRerun(INTERRUPTED)
         if isinstance(again, NoRerun):
@@ -386,15 +386,16 @@ class Replays:
         with again.unheard():
             region.prove(again, keep=self._keep(), progress=self._progress())
 
-    def _faithful_rerunner(self, fault: Fault) -> ReplayRerunner | NoRerun:
-        """The way that leads to a bad step; or why none does."""
+    def _faithful_rerunner(self, fault: Fault, *, from_start: bool = False) -> ReplayRerunner | NoRerun:
+        """The way that leads to a bad step, ``from_start`` if there is such a one; or why none does."""
         from whynan.replay.plan import replay_plans
         from whynan.training.replay import compiles
 
         why = RunOnce(f"{NO_WAY}: {RERUN}")
         start = self._program_start()
         beginning = [] if start is None else [start]
-        for way in [*_shortest(list(replay_plans(self._marks.kept()))), *replay_plans(beginning)]:
+        ways = [*_shortest(list(replay_plans(self._marks.kept()))), *replay_plans(beginning)]
+        for way in sorted(ways, key=lambda way: from_start and not way.is_whole):
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
                 unfaithful = again.unfaithful()
                 if unfaithful is None:
@@ -451,6 +452,9 @@ class Replays:
         if not self._options.prove:
             return prove_fixes(report, NoRerun(NOT_ASKED))
         again = self._make_rerunner(way, fault, eager=eager)
+        if _comes_in(report) and not way.is_whole:
+            further = self._faithful_rerunner(fault, from_start=True)
+            again = again if isinstance(further, NoRerun) else further
         return again.prove_report(report, keep=keep, progress=self._progress())
 
     def _make_rerunner(self, way: ReplayPlan, fault: Fault, *, eager: bool, advised: bool = False) -> ReplayRerunner:
@@ -488,6 +492,11 @@ class Replays:
                     region.watching.notify(lambda capture: capture.release_outputs(here.seen, here.raised))
                     here.seen = here.raised = None
                 region.end(early=not fault.whole)
+
+
+def _comes_in(report: Report) -> bool:
+    """Whether what is bad comes in from where data are read or made, ahead of the step."""
+    return any(finding.birth == "entered" for finding in report.findings[:1])
 
 
 def _is_faithful(way: ReplayPlan, outcome: ReplayOutcome, fault: Fault) -> bool:
