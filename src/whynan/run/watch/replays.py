@@ -293,7 +293,7 @@ class Replays:
         left = fault.raised.frames if fault.raised is not None else ()
         # what was bad before the step is born on the way from the start, if at all
         is_later = bool(fault.judged.spoilt and self._guard.steps) and not is_one_of_several()
-        start = self._program_start() if is_later else None
+        start = self._program_start(self._marks.at_program) if is_later else None
         beginning = [] if start is None else replay_plans([start], left)
         tried = [] if refused else [*beginning, *self.called, *replay_plans(self._marks.kept(), left)]
         suspected: list[Note] = []
@@ -392,8 +392,8 @@ class Replays:
         from whynan.training.replay import compiles
 
         why = RunOnce(f"{NO_WAY}: {RERUN}")
-        start = self._program_start()
-        beginning = [] if start is None else [start]
+        marks = self._marks.at_import if from_start else None, self._marks.at_program
+        beginning = [start for mark in marks if (start := self._program_start(mark)) is not None]
         ways = [*_shortest(list(replay_plans(self._marks.kept()))), *replay_plans(beginning)]
         for way in sorted(ways, key=lambda way: from_start and not way.is_whole):
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
@@ -408,7 +408,8 @@ class Replays:
 
         `error`: what the program raised, if that is how it ended.
         """
-        beginning = None if self._guard.steps else self._program_start()
+        prepared = self._program_start(self._marks.at_import) if _comes_in(region.report) else None
+        beginning = None if self._guard.steps else prepared or self._program_start(self._marks.at_program)
         if beginning is None or not (self._options.prove and (error is None or isinstance(error, Exception))):
             region.prove(NoRerun(RUN_ONCE if self._options.prove else NOT_ASKED))
             return
@@ -431,9 +432,8 @@ class Replays:
                 return
         region.prove(NoRerun(why))
 
-    def _program_start(self) -> Mark | None:
+    def _program_start(self, start: Mark | None) -> Mark | None:
         """Where the program began, if all of it may be replayed: it was short, and nothing of it goes on beside it."""
-        start = self._marks.at_program
         alone = threading.current_thread() is threading.main_thread() and threading.active_count() == 1
         may = start is not None and start.frames and start.is_short() and alone and not _has_mapped_memory()
         return start if may else None
@@ -496,7 +496,7 @@ class Replays:
 
 def _comes_in(report: Report) -> bool:
     """Whether what is bad comes in from where data are read or made, ahead of the step."""
-    return any(finding.birth == "entered" for finding in report.findings[:1])
+    return any(finding.birth in ("entered", "literal") for finding in report.findings)
 
 
 def _is_faithful(way: ReplayPlan, outcome: ReplayOutcome, fault: Fault) -> bool:
