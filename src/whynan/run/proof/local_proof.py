@@ -8,13 +8,13 @@ import ast
 import inspect
 import sys
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
-from whynan.ops.signatures import MODULES
+from whynan.ops.signatures import MODULES, SIGNATURES
 from whynan.ops.table import TORCH
 from whynan.records import FixVerdict
 from whynan.verify.formula import calls, lift_expressions
@@ -38,6 +38,8 @@ _MOST_BEFORE_BAD: Final = 8
 _COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
 """Libraries whose functions compute."""
 _DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
+_EACH: Final = frozenset(name for name, given in SIGNATURES.items() if "reduction" in given)
+"""Losses that give the mean of their elements, or each."""
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
 _MOST_FURTHER: Final = 3
@@ -57,7 +59,24 @@ def judge_candidate(candidate: Candidate, visits: Visits, *, rounded: Collection
         return FixVerdict(status="unverified", why=tried)
     is_rounded = bool({*rounded} - _written(candidate.original.body)[0])
     given = _chosen(tried.before, tried.given)
+    # a loss of one element hides in a mean which of its terms are healthy
+    each = replace(candidate, original=_each(candidate.original), repaired=_each(candidate.repaired))
+    if each.original is not candidate.original and each.repaired is not candidate.repaired:
+        apart = _trial_of(each, visits)
+        tried = tried if isinstance(apart, str) else apart
     return judge(tried.before, tried.after, given, kind=candidate.kind, rounded=is_rounded, widens=candidate.widens)
+
+
+def _each(formula: Formula) -> Formula:
+    """A formula that ends in a loss as the loss of each element; any other as it is."""
+    tree = ast.parse(textwrap.dedent(formula.body))
+    match tree.body[-1]:
+        case ast.Return(value=ast.Call(func=ast.Attribute(attr=name), keywords=keywords)) if name in _EACH:
+            keywords[:] = [k for k in keywords if k.arg != "reduction"]
+            keywords.append(ast.keyword("reduction", ast.Constant("none")))
+            return replace(formula, body=ast.unparse(tree))
+        case _:
+            return formula
 
 
 @dataclass(frozen=True, slots=True)

@@ -288,6 +288,8 @@ class _Proving:
         made = self._edit_fixes(finding, source, intents)
         if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
             made = (*made, *self._numpy_fixes(finding))
+        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+            made = (*made, *self._omission_fixes(finding, source))
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
             made = tuple(fix for fix in made if fix.patch)
@@ -360,6 +362,24 @@ class _Proving:
             if any(fix.verdict.status in APPLICABLE for fix in made):
                 break
         return tuple(made)
+
+    def _omission_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
+        """The edits that leave out what has no value: rows of what came in, a batch of nothing."""
+        from whynan.fixes.python import patch
+        from whynan.run.proof.omissions import EMPTY, without_bad_rows, without_empty_batch
+
+        found = None
+        if finding.birth == "entered" and finding.site is not None:
+            visits = self._visits(source, finding.site.line)
+            found = None if isinstance(visits, str) else without_bad_rows(source.text, visits)
+        elif finding.rule in EMPTY:
+            found = without_empty_batch(self._user_texts())
+        text = None if found is None else file_text(found.path)
+        if found is None or text is None or self._is_over():
+            return ()
+        outcome = self._outcome(finding, _Source(os.path.abspath(found.path), text), found.edited, makes_up=True)
+        verdict = _tried(FixVerdict(status="guarded", forward_finite=True, why=found.lost), outcome)
+        return (Fix(title=found.title, kind="source", patch=patch(found.path, text, found.edited), verdict=verdict),)
 
     def _argument_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
         """The edits of what the object at fault was constructed with, or called with; or why there is none."""
