@@ -38,8 +38,8 @@ _MOST_BEFORE_BAD: Final = 8
 _COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
 """Libraries whose functions compute."""
 _DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
-_EACH: Final = frozenset(name for name, given in SIGNATURES.items() if "reduction" in given)
-"""Losses that give the mean of their elements, or each."""
+_EACH: Final = {name: given.index("reduction") for name, given in SIGNATURES.items() if "reduction" in given}
+"""Losses that give the mean of their elements, or each: so many arguments come before the one that says which."""
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
 _MOST_FURTHER: Final = 3
@@ -60,23 +60,27 @@ def judge_candidate(candidate: Candidate, visits: Visits, *, rounded: Collection
     is_rounded = bool({*rounded} - _written(candidate.original.body)[0])
     given = _chosen(tried.before, tried.given)
     # a loss of one element hides in a mean which of its terms are healthy
-    each = replace(candidate, original=_each(candidate.original), repaired=_each(candidate.repaired))
-    if each.original is not candidate.original and each.repaired is not candidate.repaired:
-        apart = _trial_of(each, visits)
+    (original, how), (repaired, then) = _each(candidate.original), _each(candidate.repaired)
+    if how is not None and how == then:
+        apart = _trial_of(replace(candidate, original=original, repaired=repaired), visits)
         tried = tried if isinstance(apart, str) else apart
     return judge(tried.before, tried.after, given, kind=candidate.kind, rounded=is_rounded, widens=candidate.widens)
 
 
-def _each(formula: Formula) -> Formula:
-    """A formula that ends in a loss as the loss of each element; any other as it is."""
+def _each(formula: Formula) -> tuple[Formula, str | None]:
+    """A formula that ends in a loss as the loss of each element, and how it reduces them; any other as it is."""
     tree = ast.parse(textwrap.dedent(formula.body))
     match tree.body[-1]:
-        case ast.Return(value=ast.Call(func=ast.Attribute(attr=name), keywords=keywords)) if name in _EACH:
-            keywords[:] = [k for k in keywords if k.arg != "reduction"]
+        case ast.Return(value=ast.Call(func=ast.Attribute(attr=name), args=given, keywords=keywords)) if len(
+            given
+        ) <= _EACH.get(name, -1) and all(keyword.arg for keyword in keywords):
+            reduction = next((keyword.value for keyword in keywords if keyword.arg == "reduction"), None)
+            keywords[:] = [keyword for keyword in keywords if keyword.arg != "reduction"]
             keywords.append(ast.keyword("reduction", ast.Constant("none")))
-            return replace(formula, body=ast.unparse(tree))
+            how = "" if reduction is None else ast.unparse(reduction)
+            return replace(formula, body=ast.unparse(tree)), how
         case _:
-            return formula
+            return formula, None
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from whynan.records.neighbourhood import Neighbourhood
     from whynan.run.proof.arguments import Heard, Listener
     from whynan.traces import Trace
-    from whynan.verify.in_place.live_objects import LiveArgument
+    from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.visits import Visits
 
     Keep = Callable[[Site, Visits], None]
@@ -81,7 +81,7 @@ class Rerunner(Protocol):
         """What hears of the objects that the run uses, once it has; or why it has not."""
         ...
 
-    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | EditedRun | str:
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> Report | EditedRun | str:
         """The report of a run with another text of a file, and argument of live objects; or why there is none."""
         ...
 
@@ -115,7 +115,7 @@ class NoRerun:
         del objects
         return self.why
 
-    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> str:
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> str:
         """Why there is none."""
         del path, before, after, live
         return self.why
@@ -364,22 +364,21 @@ class _Proving:
         return tuple(made)
 
     def _omission_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
-        """The edits that leave out what has no value: rows of what came in, a batch of nothing."""
+        """The edit that leaves out the rows of a table that came in bad, where the program then goes on."""
         from whynan.fixes.python import patch
-        from whynan.run.proof.omissions import EMPTY, without_bad_rows, without_empty_batch
+        from whynan.run.proof.omissions import without_bad_rows
+        from whynan.source.positions import file_of_site
 
-        found = None
-        if finding.birth == "entered" and finding.site is not None:
-            visits = self._visits(source, finding.site.line)
-            found = None if isinstance(visits, str) else without_bad_rows(source.text, visits)
-        elif finding.rule in EMPTY:
-            found = without_empty_batch(self._user_texts())
-        text = None if found is None else file_text(found.path)
-        if found is None or text is None or self._is_over():
+        if finding.birth != "entered" or finding.site is None or self._is_over():
             return ()
-        outcome = self._outcome(finding, _Source(os.path.abspath(found.path), text), found.edited, makes_up=True)
+        visits = self._visits(source, finding.site.line)
+        found = None if isinstance(visits, str) else without_bad_rows(source.text, visits)
+        if found is None:
+            return ()
+        outcome = self._outcome(finding, source, found.edited, makes_up=True)
         verdict = _tried(FixVerdict(status="guarded", forward_finite=True, why=found.lost), outcome)
-        return (Fix(title=found.title, kind="source", patch=patch(found.path, text, found.edited), verdict=verdict),)
+        change = patch(file_of_site(source.path), source.text, found.edited)
+        return (Fix(title=found.title, kind="source", patch=change, verdict=verdict),)
 
     def _argument_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
         """The edits of what the object at fault was constructed with, or called with; or why there is none."""
@@ -535,7 +534,7 @@ class _Proving:
             self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
 
-    def _trial(self, source: _Source, edited: str, live: LiveArgument | None = None) -> Report | EditedRun | str:
+    def _trial(self, source: _Source, edited: str, live: Meanwhile | None = None) -> Report | EditedRun | str:
         key = source.path, edited
         if key not in self._trials:
             trial = self._again.trial(source.path, source.text, edited, live)
@@ -566,7 +565,7 @@ class _Proving:
         return replace(one, verdict=_tried(one.verdict, outcome), leaves=outcome.remains is not None)
 
     def _outcome(
-        self, finding: Finding, source: _Source, edited: str, *, makes_up: bool, live: LiveArgument | None = None
+        self, finding: Finding, source: _Source, edited: str, *, makes_up: bool, live: Meanwhile | None = None
     ) -> EditOutcome | str:
         """What the program does with an edit; or why it was not tried."""
         trial = self._trial(source, edited, live)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from whynan.traces.writer import TraceWriter
     from whynan.training.guard import Guard
     from whynan.training.replay import ReplayOutcome, TrialSteps
-    from whynan.verify.in_place.live_objects import LiveArgument
+    from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.visits import Visits
 
 
@@ -149,7 +149,7 @@ class ReplayRerunner:
         outcome = self._replay(self._way, objects.heard)
         return outcome.why if outcome.judged is None else self._differs(outcome) or objects
 
-    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> EditedRun | str:
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> EditedRun | str:
         """The report of a replay with another text of a file, and argument of live objects; or why there is none."""
         region, onward = self._region(), self._onward()
         try:

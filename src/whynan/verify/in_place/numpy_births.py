@@ -9,6 +9,7 @@ import sys
 import textwrap
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -89,7 +90,8 @@ def on_tensors(formula: Formula) -> Formula:
 def taking_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
     """What NumPy's functions compute of tensors, as tensors."""
     import torch
-    import torch._numpy as arrays
+
+    arrays: Any = import_module(_LIBRARY)
 
     def taken(**given: Any) -> Any:
         made = function(**{n: arrays.asarray(v) if isinstance(v, torch.Tensor) else v for n, v in given.items()})

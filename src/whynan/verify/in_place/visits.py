@@ -184,7 +184,8 @@ class Recorder:
         latest.append(visit)
 
     def _show(self, text: str, value: Any, frame: types.FrameType) -> None:
-        lacking = [visit for visit in self._recent.get(id(frame), [])[-_RECENT:] if not {text, ARRAY + text} & visit.values.keys()]
+        recent = self._recent.get(id(frame), [])[-_RECENT:]
+        lacking = [visit for visit in recent if not {text, ARRAY + text} & visit.values.keys()]
         alive: dict[int, Tensor] = {}
         for visit in lacking:
             self._release(visit)
@@ -194,10 +195,11 @@ class Recorder:
         self._evict_visits()
 
     def _add(self, visit: _StoredVisit, text: str, value: Any, alive: dict[int, Tensor]) -> None:
-        if type(value) is np.ndarray and value.dtype.name in _ARRAYS:
+        array: Any = value
+        if type(array) is np.ndarray and array.dtype.name in _ARRAYS:
             import torch
 
-            text, value = f"{ARRAY}{text}", torch.from_numpy(value.copy())
+            text, value = f"{ARRAY}{text}", torch.from_numpy(array.copy())
         kept = self._copy(text, value, alive)
         if kept is not _MISSING:
             visit.values[text] = kept
