@@ -160,6 +160,18 @@ def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixInte
     return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
 
 
+def numpy_texts(text: str, path: str, intents: Sequence[FixIntent], lines: Sequence[int]) -> list[str]:
+    """What intents make of a file's text at the NumPy expressions of some lines."""
+    place = Place(text, library="numpy")
+    spots = (
+        Spot(path, place, node, Reader(place, place.function(node)))
+        for node in place.parents
+        if isinstance(node, (ast.BinOp, ast.Call, ast.AugAssign)) and node.lineno in lines
+    )
+    made = (_candidate(spot, intent) for spot in spots for intent in intents)
+    return list(dict.fromkeys(one.edited for one in made if isinstance(one, Candidate)))
+
+
 def _double_where_candidates(spot: Spot, masked: bool) -> list[Candidate | Declined]:
     """The guard that a selection asks for, where there is one; ``masked``: a product with a mask is one."""
     chosen = double_where.double_where(spot.reader, spot.birth, masked=masked)

@@ -8,7 +8,7 @@ import ast
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from whynan.source.text import Place
+from whynan.source.text import Place, parse_or_none
 from whynan.verify.in_place.visits import ARRAY
 
 if TYPE_CHECKING:
@@ -34,21 +34,38 @@ def without_bad_rows(text: str, visits: Visits) -> Omission | None:
         for key, table in visit.values.items():
             name = key.removeprefix(ARRAY)
             bad = _bad_rows(table) if name.isidentifier() else []
-            made = _assignment(place, name, visit.line, visits.function) if bad else None
-            if made is None:
+            made = _assignments(place, name, visits.function) if bad else []
+            last = max((node for node in made if node.lineno < visit.line), key=lambda node: node.lineno, default=None)
+            edited = None if last is None else _without_rows(place, last, name, of_numpy=key != name)
+            if edited is None:
                 continue
-            whole = f"isfinite({name}).all(axis=1)"
-            module = next((n for n, m in place.imports.items() if m == "numpy"), None) if key != name else None
-            kept = f"{module}.{whole}" if module else f"{name}.isfinite().all(dim=1)"
-            if key != name and module is None:
-                continue
-            end, indent = place.span(made)[1], " " * made.col_offset
-            edited = f"{text[:end]}\n{indent}{name} = {name}[{kept}]{text[end:]}"
             verb = "holds NaN or Inf and is" if len(bad) == 1 else "hold NaN or Inf and are"
             which = f"{len(bad):,} of the {len(table):,} rows of {name} {verb} left out (row {bad[0]} first)"
             title = f"no rows of {name} that hold NaN or Inf"
             return Omission(title, visits.path, edited, f"{which}; nothing stands for them")
     return None
+
+
+def row_texts(text: str) -> list[str]:
+    """All that leaving out rows makes of a file's text: below each assignment of a name."""
+    place = Place(text)
+    names = {node.id for node in place.parents if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    made = [(name, node) for name in sorted(names) for node in _assignments(place, name)]
+    texts = (_without_rows(place, node, name, of_numpy=kind) for name, node in made for kind in (False, True))
+    return [edited for edited in texts if edited is not None]
+
+
+def _without_rows(place: Place, made: ast.stmt, name: str, *, of_numpy: bool) -> str | None:
+    """A file's text in which a name, once it is assigned, keeps its finite rows alone; None where it cannot be said."""
+    module = next((n for n, meaning in place.imports.items() if meaning == "numpy"), None)
+    if of_numpy and module is None:
+        return None
+    kept = f"{module}.isfinite({name}).all(axis=1)" if of_numpy else f"{name}.isfinite().all(dim=1)"
+    start, end = place.span(made)
+    newline = "\r\n" if "\r\n" in place.text else "\n"
+    line = f"{newline}{place.text[place.line_start(made.lineno) : start]}{name} = {name}[{kept}]"
+    edited = place.text[:end] + line + place.text[end:]
+    return edited if parse_or_none(edited) is not None else None
 
 
 def _bad_rows(table: Any) -> list[int]:
@@ -61,14 +78,12 @@ def _bad_rows(table: Any) -> list[int]:
     return bad if len(bad) < len(table) else []
 
 
-def _assignment(place: Place, name: str, line: int, function: str | None) -> ast.stmt | None:
-    """The last assignment of a name above a line of a function."""
-    made = [
+def _assignments(place: Place, name: str, function: str | None = "") -> list[ast.Assign]:
+    """The assignments of a name alone, in a function; in all where the name of that is empty."""
+    return [
         node
         for node in place.parents
         if isinstance(node, ast.Assign)
         and [ast.unparse(target) for target in node.targets] == [name]
-        and node.lineno < line
-        and place.qualified_name(place.function(node)) == function
+        and (function == "" or place.qualified_name(place.function(node)) == function)
     ]
-    return max(made, key=lambda node: node.lineno, default=None)

@@ -18,7 +18,8 @@ class MorehNorm(torch.autograd.Function):
 class Encoder(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embed = nn.Embedding(40, 12, padding_idx=0)
+        self.embed = nn.Embedding(40, 12)
+        nn.init.zeros_(self.embed.weight[0].detach())
         self.out = nn.Linear(1, 1)
 
     def forward(self, tokens):
