@@ -89,7 +89,7 @@ OPERANDS: Final = (
         5,
         "bool",
         "a large negative number instead of -Inf in attn_mask",
-        "where(x, -1e30, 0.0)",
+        "where(x, -3e38, 0.0)",
         "a row of which the masks together leave nothing attends to what attn_mask leaves out",
     ),
     # a sample at the end of what the distribution is of, as actions are that were clipped or written as 8 bits

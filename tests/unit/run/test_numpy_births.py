@@ -118,8 +118,15 @@ def test_births_are_heard_and_numpy_is_as_it_was() -> None:
     before, births = np.geterr(), NumpyBirths()
     with births.heard():
         np.zeros(2) / np.zeros(2)
-        np.mean(np.zeros(0))
-    assert [site.code for site in births.sites] == ["np.zeros(2) / np.zeros(2)", "np.mean(np.zeros(0))"]
+        with np.errstate(all="ignore"):
+            np.mean(np.zeros(0))
+        with np.errstate(invalid="raise"), pytest.raises(FloatingPointError):
+            np.sqrt(np.array(-1.0))
+        np.seterr(all="ignore")
+        np.log(np.zeros(1))
+        np.nanmax(np.ones(1))
+    said = ["np.zeros(2) / np.zeros(2)", "np.mean(np.zeros(0))", "np.log(np.zeros(1))"]
+    assert [site.code for site in births.sites] == said
     assert np.geterr() == before
 
 

@@ -33,6 +33,15 @@ _LIBRARY: Final = "torch._numpy"
 """NumPy's functions on tensors, as the compiler traces them."""
 
 
+_HEARD: Final[dict[str, Any]] = dict.fromkeys(("divide", "over", "invalid"), "call")
+
+
+def _listening(given: dict[str, Any]) -> dict[str, Any]:
+    """What the program asks NumPy for, where that is to say nothing or to warn; what is to raise does."""
+    asked = {name: given.get(name) or given.get("all") for name in ("divide", "over", "under", "invalid")}
+    return {name: "raise" if kind == "raise" else _HEARD.get(name, kind) for name, kind in asked.items()}
+
+
 class NumpyBirths:
     """The expressions at which NumPy divides by 0, leaves a function's domain or the range of a dtype."""
 
@@ -43,11 +52,16 @@ class NumpyBirths:
 
     @contextmanager
     def apply(self) -> Generator[None]:
-        """Hear every one while the block runs, in place of NumPy's warnings."""
+        """Hear every one while the block runs, in place of NumPy's warnings, and where the program wants none."""
+        own = {name: getattr(np, name) for name in ("errstate", "seterr")}
         try:
-            with np.errstate(divide="call", over="call", invalid="call", call=self._born):
+            with np.errstate(**_HEARD, call=self._born):
+                np.errstate = lambda **given: own["errstate"](**_listening(given), call=self._born)
+                np.seterr = lambda **given: own["seterr"](**_listening(given))
                 yield
         finally:
+            for name, function in own.items():
+                setattr(np, name, function)
             self.sites = tuple(dict.fromkeys(resolve(code, instruction) for code, instruction in self._heard))
 
     heard = apply
