@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Edit = tuple[int, int, str]
 """A span of the text, and what is to stand there."""
-_OF_TENSORS: Final = frozenset({"shape", "size", "dtype", "T", "mT", "H", "mH", "device", "ndim", "data"})
+_OF_TENSORS: Final = frozenset({"shape", "dtype", "T", "mT", "H", "mH", "device", "ndim", "data"})
 _ATTRIBUTES: Final = frozenset({"values", "indices"})
 
 
@@ -127,7 +127,9 @@ def _chains(place: Place) -> list[tuple[ast.expr, ast.Name, str]]:
             continue
         top: ast.expr = node
         while isinstance(parent := parents.get(top), ast.Attribute):
-            if parent.attr in _OF_TENSORS | _ATTRIBUTES or (_is_callee(parent, parents) and node.id != "self"):
+            if parent.attr in {*_OF_TENSORS, *_ATTRIBUTES, "size"} or (
+                _is_callee(parent, parents) and node.id != "self"
+            ):
                 break
             if _is_callee(parent, parents) and isinstance(top, ast.Attribute) and node.id == "self":
                 break  # a method of what the attribute holds: self.weight.exp()
