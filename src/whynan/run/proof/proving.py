@@ -215,6 +215,7 @@ class _Proving:
         self._visited: dict[tuple[str, int], Visits | str] = {}
         self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
+        self._numpy_sites: tuple[Site, ...] | None = None
         self._same_cause: dict[int, frozenset[object]] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
@@ -348,10 +349,12 @@ class _Proving:
         from whynan.source import sha256_of
         from whynan.verify.in_place.numpy_births import NumpyBirths
 
-        uses_numpy = any("numpy" in text for text in self._user_texts().values())
-        heard = self._again.hear(NumpyBirths()) if uses_numpy else ""
+        if self._numpy_sites is None:
+            uses_numpy = any("numpy" in text for text in self._user_texts().values())
+            heard = self._again.hear(NumpyBirths()) if uses_numpy else ""
+            self._numpy_sites = () if isinstance(heard, str) else heard.sites
         made: list[Fix] = []
-        for site in () if isinstance(heard, str) else heard.sites:
+        for site in self._numpy_sites:
             if (digest := sha256_of(site.file)) is None or self._hashes.setdefault(site.file, digest) != digest:
                 continue
             at = finding.model_copy(update={"site": site, "around": None, "chain": ()})
