@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from whynan.records.intents import FixKind
+    from whynan.source.text import Library
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Candidate:
     """One edit of one file: its whole text afterwards, and the formula before and after.
 
     ``function`` is the qualified name of the function that it is in, None at the top of a module. ``widens``: its value
-    is of a wider dtype than the original's.
+    is of a wider dtype than the original's. ``library``: whose functions the formulas call.
     """
 
     title: str
@@ -56,6 +57,7 @@ class Candidate:
     repaired: Formula
     function: str | None = None
     widens: bool = False
+    library: Library = "torch"
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,6 +215,8 @@ class Marks(threading.local):
         self.at_model: Mark | None = None
         self.at_program: Mark | None = None
         """At the program's first operation, for as long as it may be replayed from there."""
+        self.at_import: Mark | None = None
+        """Where it has loaded PyTorch, ahead of what it reads and prepares; for as long as the other."""
         self._before: list[Any] = []
         self._scaler: Any = None
         self._moving = CarriedState()
@@ -252,6 +254,11 @@ class Marks(threading.local):
             for made in self.kept():
                 if made.scaler is None:
                     made.scaler = ScalerState(scaler)
+
+    def record_import(self) -> None:
+        """The program has just loaded PyTorch."""
+        if threading.current_thread() is threading.main_thread():
+            self.at_import = mark("program")
 
     def record_program(self) -> None:
         """The program's first operation is about to run."""
@@ -294,6 +301,12 @@ class Marks(threading.local):
         for known in self.kept():
             known.prune(alive)
             known.turn()
+        # they would hold what the program has let go of
         if self.at_program is not None and not self.at_program.is_short():
-            # it would hold what the program has let go of
             self.at_program = None
+        if self.at_import is not None and not self.at_import.is_short():
+            self.at_import = None
+
+    def forget_program(self) -> None:
+        """Keep none of the program's start, which would hold its names beyond its end."""
+        self.at_program = self.at_import = None

@@ -80,6 +80,18 @@ OPERANDS: Final = (
         for dtype, title, replacement in _UNMASKED
         for name, position in _MASKS
     ),
+    # a row of which two masks together leave nothing: beside -Inf it counts as nothing, alone it is a number
+    OperandIntent(
+        ("WN501",),
+        _ATTENTION,
+        "forward",
+        "attn_mask",
+        5,
+        "bool",
+        "a large negative number instead of -Inf in attn_mask",
+        "where(x, -3e38, 0.0)",
+        "a row of which the masks together leave nothing attends to what attn_mask leaves out",
+    ),
     # a sample at the end of what the distribution is of, as actions are that were clipped or written as 8 bits
     OperandIntent(
         _ENDS,

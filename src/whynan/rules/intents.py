@@ -215,3 +215,11 @@ BOUNDED: Final = (
     ),
 )
 """An exponential ends at the largest number of the dtype, with a gradient of 0."""
+OVER_COUNT_TITLE: Final = "the sum over the number of elements, or over 1 where there is none"
+OVER_COUNT: Final = (
+    reformulation(OVER_COUNT_TITLE, "mean(x)", "sum(x / count(x))"),
+    reformulation(OVER_COUNT_TITLE, "mean(x, d, k)", "sum(x / count(x, d), dim=d, keepdim=k)"),
+)
+"""A mean of nothing is 0."""
+NUMPY: Final = (*QUOTIENT, *POLE, *LOG, *LOG_ABOVE, *ROOT_ABOVE, *OVER_COUNT)
+"""What mends the expressions of NumPy's that data are prepared with."""

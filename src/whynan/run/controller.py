@@ -140,6 +140,7 @@ class Controller:
             if self._concert is not None:
                 self._training.suspicion = self._concert.suspicion
             if self.options.prove and not self.options.rerun:
+                self._training.marks.record_import()
                 recorded = self._training.marks.record_program
                 self._region.watching.notify(lambda capture: capture.call_at_first_event(recorded))
         if self._concert is not None:
@@ -212,8 +213,7 @@ class Controller:
         if not any(finding.fixes for finding in region.report.findings):
             self._prove_end(region, error)
         if self._training is not None:
-            # it would hold the program's names beyond its end
-            self._training.marks.at_program = None
+            self._training.marks.forget_program()
         found = region.report if self._training is None else self._training.report_after_trace(region.report)
         self._publish(found if error is None else _with_exception(found, error))
 

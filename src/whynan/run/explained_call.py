@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from whynan.run.guarded_capture import GuardedCapture
     from whynan.run.proof.arguments import Heard
     from whynan.run.region import Region
-    from whynan.verify.in_place.live_objects import LiveArgument
+    from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.visits import Visits
 
 
@@ -146,7 +146,7 @@ class TargetRerunner:
         with objects.heard():
             return self._run(None) or objects
 
-    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | str:
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> Report | str:
         """The report of a call with another text of a file, and argument of live objects; or why there is none."""
         from whynan.verify.in_place.swap import swap_code
 
@@ -160,7 +160,7 @@ class TargetRerunner:
             return f"the edited text is no Python ({error.msg})"
         return with_surroundings(region.report, region.trace) if why is None else why
 
-    def _run(self, region: Region | None, live: LiveArgument | None = None) -> str | None:
+    def _run(self, region: Region | None, live: Meanwhile | None = None) -> str | None:
         """Call the target from the state of the first call; gives why that did not come to its end."""
         watching = self._region().watching if region is None else region.watching
         if not self._call.rewind(watching):

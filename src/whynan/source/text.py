@@ -7,8 +7,9 @@ import re
 import tokenize
 import warnings
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
+from whynan.ops.table import TORCH
 from whynan.source.syntax import Syntax, imported_by
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from whynan.records import Site
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+Library = Literal["torch", "numpy"]
 Scope = Function | ast.Lambda | ast.ClassDef | ast.Module
 _LINES: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
@@ -47,9 +49,23 @@ def file_text(path: str) -> str | None:
 class Place(Syntax):
     """A source file as text and tree; spans are character offsets into the text, end exclusive."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, library: Library = "torch") -> None:
         super().__init__(_LINES.findall(text))
         self.text = text
+        self.library: Library = library
+        """Whose functions are read as PyTorch's operators of the same name."""
+
+    def meaning(self, node: ast.expr) -> list[str] | None:
+        """What a dotted name stands for by the file's imports, the library read as torch; None for anything else."""
+        names = super().meaning(node)
+        return None if names is None else self.read_as(names)
+
+    def read_as(self, names: list[str]) -> list[str] | None:
+        """The parts of a full name, where the library's are torch's and torch's own are nobody's."""
+        if self.library == "torch" or names[0] not in (self.library, "torch"):
+            return names
+        known = TORCH.names("numpy")
+        return ["torch", *(known.get(name, name) for name in names[1:])] if names[0] == self.library else None
 
     @cached_property
     def importing(self) -> dict[str, list[ast.AST]]:

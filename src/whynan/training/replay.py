@@ -96,8 +96,8 @@ class ReplayOutcome:
 
 
 def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
-    """Whether a way leads from the program's start, past other steps, to one that found its weights bad."""
-    return way.is_whole and fault.optimizer is not None and bool(fault.judged.spoilt)
+    """Whether a way leads from the program's start, past other steps if there are any, to an optimizer made anew."""
+    return way.is_whole and fault.optimizer is not None
 
 
 def compiles() -> bool:
@@ -144,7 +144,7 @@ def replay(
     undo = UndoLog()
     steps: Counter[Any] = Counter()
     """How many each optimizer has made, where the program is run from its start to a later one."""
-    from_start = guard.steps > 0 and goes_past_steps(way, fault)
+    from_start = goes_past_steps(way, fault)
     exchanged: CallLog | None = None
 
     def note_evidence(optimizer: Any) -> None:
@@ -200,7 +200,7 @@ def replay(
         if from_start:
             # it is another object, which the program has made anew
             tries = steps[optimizer] + 1
-            came_as_far = tries == fault.step and max([tries, *steps.values()]) == guard.steps
+            came_as_far = tries == fault.step and max([tries, *steps.values()]) == max(guard.steps, 1)
             if came_as_far and type(optimizer) is type(fault.optimizer):
                 if onward is None:
                     arrive(optimizer)

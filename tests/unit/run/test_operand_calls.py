@@ -94,6 +94,19 @@ def test_a_row_that_is_masked_whole(mask: str, line: str, loaded: Callable[[str]
     assert fix.verdict.why.startswith("what a row that is masked whole attends to is no number of any meaning; ")
 
 
+TWO_MASKS = (
+    ATTENTION.replace("pad[1] = True", "pad[1, :2] = True")
+    .replace(".tril()", ".triu(1)")
+    .replace("MASK", "key_padding_mask=pad, attn_mask=mask.isinf()")
+)
+
+
+def test_a_row_of_which_two_masks_leave_nothing(loaded: Callable[[str], ModuleType]) -> None:
+    (fix, *_) = fixes_of(loaded(TWO_MASKS))
+    assert fix.verdict.status == "guarded"
+    assert "attn_mask=torch.where(mask.isinf(), -3e+38, 0.0)" in (fix.patch or "")
+
+
 @pytest.mark.parametrize(
     ("distribution", "sample", "operand"),
     [
@@ -117,6 +130,9 @@ def test_a_sample_at_the_end_of_a_support(
     [
         (ATTENTION.replace("MASK", "key_padding_mask=pad"), "masked_fill(x, x, False)"),
         (ATTENTION.replace("MASK", "key_padding_mask=pad"), "masked_fill(x, all(x), False)"),
+        (TWO_MASKS, "where(x, -3.0, 0.0)"),
+        (TWO_MASKS, "where(x, 0.0, -3e38)"),
+        (TWO_MASKS, "zeros_like(x)"),
         (SAMPLES.replace("DISTRIBUTION", "Beta(a, b)").replace("SAMPLE", "1.0"), "clamp(x, min=0.05, max=0.95)"),
         (SAMPLES.replace("DISTRIBUTION", "Gamma(a, b)").replace("SAMPLE", "0.0"), "clamp(x, min=0.05)"),
     ],

@@ -5,6 +5,7 @@
 from whynan.fixes.diffs import patch as patch
 from whynan.fixes.python.candidates import candidates as candidates
 from whynan.fixes.python.candidates import consistent_candidates as consistent_candidates
+from whynan.fixes.python.candidates import numpy_texts as numpy_texts
 from whynan.fixes.python.constructors import ArgumentEdit as ArgumentEdit
 from whynan.fixes.python.constructors import argument_edits as argument_edits
 from whynan.fixes.python.operands import operand_edit as operand_edit

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from whynan.records import Finding
     from whynan.records.intents import FixIntent, FixKind
     from whynan.source.dataflow import Definition
+    from whynan.source.text import Library
 
 
 # -- What the operands of an expression were made of, as far up in its function as that is safe to compute again -------
@@ -126,7 +127,9 @@ class Spot:
         return self.birth if self.call is None else self.call
 
 
-def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
+def candidates(
+    text: str, finding: Finding, intents: Sequence[FixIntent], *, library: Library = "torch"
+) -> list[Candidate | Declined]:
     """For each intent the edit of a file's text that it comes to at a finding's site, or why there is none.
 
     `text` is that of the file of the site, as it was when the program ran. In the order of the intents; a guard that
@@ -135,7 +138,7 @@ def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> lis
     wanted = [intent for intent in intents if intent.kind != "setting"]
     if finding.fate == "absorbed":
         return []
-    spot = spot_of(text, finding)
+    spot = spot_of(text, finding, library)
     if isinstance(spot, str):
         return [Declined(intent.title, spot) for intent in wanted]
     left_out = None if finding.around is None else finding.around.left_out
@@ -155,6 +158,18 @@ def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixInte
     spots = [spot, *_callers(spot, finding)]
     found = [one for masked in (False, True) for one in _double_where_candidates(spot, masked)]
     return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
+
+
+def numpy_texts(text: str, path: str, intents: Sequence[FixIntent], lines: Sequence[int]) -> list[str]:
+    """What intents make of a file's text at the NumPy expressions of some lines."""
+    place = Place(text, library="numpy")
+    spots = (
+        Spot(path, place, node, Reader(place, place.function(node)))
+        for node in place.parents
+        if isinstance(node, (ast.BinOp, ast.Call, ast.AugAssign)) and node.lineno in lines
+    )
+    made = (_candidate(spot, intent) for spot in spots for intent in intents)
+    return list(dict.fromkeys(one.edited for one in made if isinstance(one, Candidate)))
 
 
 def _double_where_candidates(spot: Spot, masked: bool) -> list[Candidate | Declined]:
@@ -213,11 +228,11 @@ def _without_repeats(found: list[Candidate | Declined]) -> list[Candidate | Decl
     return kept
 
 
-def spot_of(text: str, finding: Finding) -> Spot | str:
+def spot_of(text: str, finding: Finding, library: Library = "torch") -> Spot | str:
     """Where a finding's birth is in a file's text; or why that is not known."""
     if finding.site is None:
         return "it is not known where in the source it is"
-    place = Place(text)
+    place = Place(text, library=library)
     if place.tree is None or parse_or_none(text) is None:
         return f"{finding.site.file} does not parse"
     birth = place.node_of(finding.site)
@@ -363,7 +378,8 @@ def build_candidate(
     function = spot.reader.reaching.function
     original, repaired = formula_pair(before, after, line, statements_of(place), imports, own=own_names(function))
     original = replace(original, instances=_instances(spot, pieces))
-    return Candidate(title, kind, spot.path, edited, original, repaired, place.qualified_name(function))
+    found = Candidate(title, kind, spot.path, edited, original, repaired, place.qualified_name(function))
+    return replace(found, library=place.library)
 
 
 def _function_edits(spot: Spot, piece: Root) -> list[Edit]:

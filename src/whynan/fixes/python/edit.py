@@ -282,6 +282,8 @@ class Editor:
         return Writer(self._place, self._in_methods(root), visible(self._place, root), self._naming, self._numbers)
 
     def _in_methods(self, root: Root) -> bool:
+        if self._place.library != "torch":
+            return False
         for node in ast.walk(root):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 return self._place.meaning(node.func) is None

@@ -127,7 +127,9 @@ def _chains(place: Place) -> list[tuple[ast.expr, ast.Name, str]]:
             continue
         top: ast.expr = node
         while isinstance(parent := parents.get(top), ast.Attribute):
-            if parent.attr in _OF_TENSORS | _ATTRIBUTES or (_is_callee(parent, parents) and node.id != "self"):
+            if parent.attr in {*_OF_TENSORS, *_ATTRIBUTES, "size"} or (
+                _is_callee(parent, parents) and node.id != "self"
+            ):
                 break
             if _is_callee(parent, parents) and isinstance(top, ast.Attribute) and node.id == "self":
                 break  # a method of what the attribute holds: self.weight.exp()

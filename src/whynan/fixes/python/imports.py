@@ -29,7 +29,8 @@ def visible(place: Place, node: ast.AST) -> dict[str, str]:
             own = [statement for statement in statements if _home(place, statement) is scope]
             meanings = {imported_by(statement)[name] for statement in own}
             if len(meanings) == 1 and any(_has_run(place, statement, node) for statement in own):
-                found[name] = meanings.pop()
+                names = place.read_as(meanings.pop().split("."))
+                found[name] = ".".join(names or ())
             elif own and not isinstance(scope, ast.Module):
                 found[name] = ""
             if own:

@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+import numpy as np
+
 from whynan.expr.match import Missing, is_divisor
 from whynan.expr.pattern import fold_constant, subscript_source
 from whynan.expr.term import Term, negate, sum_of
@@ -40,6 +42,8 @@ _COMPARED: Final[dict[type[ast.cmpop], str]] = {
 ATOM: Final = 8
 _OVER_ALL: Final = frozenset({"softmax", "log_softmax", "logsumexp"})
 _SOFTMAX: Final = frozenset({"softmax", "log_softmax"})
+_OF_NUMPY: Final = {"dim": "axis", "keepdim": "keepdims"}
+"""NumPy's names of parameters."""
 
 
 Naming = Literal["above", "within", "nowhere"]
@@ -130,6 +134,8 @@ class Writer:
         for name, meaning in self.visible.items():
             if meaning == module:
                 return name
+        if self.place.library != "torch":
+            raise UnwritableError(f"{self.place.library} has no name there")
         parent, _, last = module.rpartition(".")
         if parent:
             return f"{self._module(parent)}.{last}"
@@ -257,7 +263,7 @@ class Writer:
         """How many elements a row has; without one, how many there are."""
         own = operand.within(ATOM)
         if not isinstance(rows, Term):
-            return f"{own}.numel()"
+            return f"{own}.numel()" if self.place.library == "torch" else f"{own}.size"
         if isinstance(rows.node, (ast.Tuple, ast.List)):
             return " * ".join(f"{own}.shape[{self.place.code(each)}]" for each in rows.node.elts) or "1"
         return f"{own}.shape[{self.term(rows).text}]"
@@ -360,7 +366,10 @@ class Writer:
         return Written(f"{over}.view_as({operand.text})")
 
     def _call(self, name: str, values: list[Written], keywords: dict[str, Written]) -> Written:
-        given = [v.within(1) for v in values] + [f"{k}={v.within(1)}" for k, v in keywords.items()]
+        if self.place.library == "numpy" and not hasattr(np, name):
+            raise UnwritableError(f"NumPy has no {name}")
+        own = _OF_NUMPY if self.place.library == "numpy" else {}
+        given = [v.within(1) for v in values] + [f"{own.get(k, k)}={v.within(1)}" for k, v in keywords.items()]
         rest = ", ".join(given[1:])
         home = signatures.HOMES.get(name)
         if home == "Tensor" or (self.methods and name in signatures.METHODS and values[0].binds == ATOM):

@@ -41,11 +41,10 @@ from whynan.rules.expressions import (
     quotient_message,
 )
 from whynan.rules.facts import base, count_of, has_empty_operand, is_nan, operand, row, value
-from whynan.rules.intents import QUOTIENT, epsilon, guard, reformulation
+from whynan.rules.intents import OVER_COUNT, OVER_COUNT_TITLE, QUOTIENT, epsilon, guard, reformulation
 from whynan.rules.wording import operand_source, operator_text
 
 _QUOTIENTS = ("div", "true_divide")
-_OVER_COUNT = "the sum over the number of elements, or over 1 where there is none"
 _LOSSES = (
     *((name, "x, y") for name in ("mse_loss", "l1_loss")),
     ("smooth_l1_loss", "x, y, beta=b"),
@@ -140,15 +139,14 @@ RULE = Rule(
     "mean-of-nothing",
     match,
     fixes=(
-        reformulation(_OVER_COUNT, "mean(x)", "sum(x / count(x))"),
-        reformulation(_OVER_COUNT, "mean(x, d, k)", "sum(x / count(x, d), dim=d, keepdim=k)"),
+        *OVER_COUNT,
         reformulation(
-            _OVER_COUNT,
+            OVER_COUNT_TITLE,
             "mean(x, d, k)",
             "sum(x / clamp(sum(ones_like(x) > 0, dim=d, keepdim=True), min=1), dim=d, keepdim=k)",
         ),
         *(
-            reformulation(_OVER_COUNT, f"{name}({arguments})", f"sum({loss} / count({loss}))", losses=loss)
+            reformulation(OVER_COUNT_TITLE, f"{name}({arguments})", f"sum({loss} / count({loss}))", losses=loss)
             for name, arguments in _LOSSES
             for loss in (f"{name}({arguments}, reduction='none')",)
         ),

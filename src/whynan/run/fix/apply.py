@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,9 +15,11 @@ from whynan.records.intents import FixIntent
 from whynan.records.report import Further
 from whynan.report.fixes.proposals import Offer, best, offers
 from whynan.report.redaction import is_redacted
+from whynan.rules import intents
 from whynan.rules.arguments import arguments_of, operands_of
 from whynan.rules.catalogue import rules
 from whynan.run.fix.file import RUN_AGAIN, Editable, open_editable, replace_files
+from whynan.run.proof.omissions import row_texts
 
 _MARK: Final = "\ufeff"
 """Stands at the beginning of a file of the encoding ``utf-8-sig``, and is no part of its text."""
@@ -230,10 +232,12 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Decli
     if len(_diffs(fix)) > 1:
         births = [birth for birth in births if birth.site is not None and birth.site.file == path]
     texts, declined = [text], list[str]()
+    of_numpy = [] if proved is None else _numpy_texts(path, text, births[1:], proved)
     for birth in births:
         made = [candidate for each in texts for candidate in source.consistent_candidates(each, birth, _intents(birth))]
         texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
         declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
+    texts += [*of_numpy, *(row_texts(text) if finding.birth == "entered" else ())]
     texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
     given = [source.operand_edit(path, text, finding, row) for row in operands_of(finding.rule)]
     texts += [edit.edited for edit in given if isinstance(edit, source.ArgumentEdit)]
@@ -245,6 +249,16 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Decli
         if cast is not None:
             return cast
     return Declined(fix.title, declined[0] if declined and not texts else "")
+
+
+def _numpy_texts(path: str, text: str, further: Sequence[Finding], proved: Diff) -> list[str]:
+    """What mends NumPy's expressions at the lines that a fix changes, and the births that this left."""
+    lines = [hunk.start + number for hunk in proved.hunks for number in range(len(hunk.before))]
+    texts = source.numpy_texts(text, path, intents.NUMPY, lines)
+    for birth in further:
+        made = [c for each in texts for c in source.candidates(each, birth, intents.NUMPY, library="numpy")]
+        texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
+    return texts
 
 
 def _member_birth(finding: Finding, member: Member) -> Finding:

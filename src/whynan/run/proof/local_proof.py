@@ -8,13 +8,13 @@ import ast
 import inspect
 import sys
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.errors import UsageError
-from whynan.ops.signatures import MODULES
+from whynan.ops.signatures import MODULES, SIGNATURES
 from whynan.ops.table import TORCH
 from whynan.records import FixVerdict
 from whynan.verify.formula import calls, lift_expressions
@@ -38,6 +38,8 @@ _MOST_BEFORE_BAD: Final = 8
 _COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
 """Libraries whose functions compute."""
 _DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
+_EACH: Final = {name: given.index("reduction") for name, given in SIGNATURES.items() if "reduction" in given}
+"""Losses that give the mean of their elements, or each: so many arguments come before the one that says which."""
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
 _MOST_FURTHER: Final = 3
@@ -57,7 +59,28 @@ def judge_candidate(candidate: Candidate, visits: Visits, *, rounded: Collection
         return FixVerdict(status="unverified", why=tried)
     is_rounded = bool({*rounded} - _written(candidate.original.body)[0])
     given = _chosen(tried.before, tried.given)
+    # a loss of one element hides in a mean which of its terms are healthy
+    (original, how), (repaired, then) = _each(candidate.original), _each(candidate.repaired)
+    if how is not None and how == then:
+        apart = _trial_of(replace(candidate, original=original, repaired=repaired), visits)
+        tried = tried if isinstance(apart, str) else apart
     return judge(tried.before, tried.after, given, kind=candidate.kind, rounded=is_rounded, widens=candidate.widens)
+
+
+def _each(formula: Formula) -> tuple[Formula, str | None]:
+    """A formula that ends in a loss as the loss of each element, and how it reduces them; any other as it is."""
+    tree = ast.parse(textwrap.dedent(formula.body))
+    match tree.body[-1]:
+        case ast.Return(value=ast.Call(func=ast.Attribute(attr=name), args=given, keywords=keywords)) if len(
+            given
+        ) <= _EACH.get(name, -1) and all(keyword.arg for keyword in keywords):
+            reduction = next((keyword.value for keyword in keywords if keyword.arg == "reduction"), None)
+            keywords[:] = [keyword for keyword in keywords if keyword.arg != "reduction"]
+            keywords.append(ast.keyword("reduction", ast.Constant("none")))
+            how = "" if reduction is None else ast.unparse(reduction)
+            return replace(formula, body=ast.unparse(tree)), how
+        case _:
+            return formula, None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +94,38 @@ class _Trial:
 
 def _trial_of(candidate: Candidate, visits: Visits) -> _Trial | str:
     """A candidate ready to be run on the visits of its function; or why it cannot be."""
+    from whynan.verify.in_place.numpy_births import reductions_in, with_arrays
+
+    if candidate.library == "torch":
+        return _ready(candidate, visits)
+    visits = with_arrays(visits)
+    made = _ready(candidate, visits)
+    if isinstance(made, str) or any(_fails(made.before, one) for one in made.given):
+        return made
+    # what is bad by its last digits is so as NumPy has rounded it
+    lifted = _ready(candidate, visits, reductions_in(candidate.original))
+    return made if isinstance(lifted, str) else lifted
+
+
+def _ready(candidate: Candidate, visits: Visits, taken: frozenset[str] = frozenset()) -> _Trial | str:
+    """A candidate's formulas as functions; ``taken``: the functions whose results are taken as they were."""
     from whynan.verify.formula import compile_formula
+    from whynan.verify.in_place.numpy_births import as_arrays, on_tensors, taking_tensors
 
     if (other := _other_instance(candidate.original, visits)) is not None:
         return other
-    namespace = namespace_of(candidate.path)
-    foreign = foreign_in(candidate.original, namespace) | foreign_in(candidate.repaired, namespace)
+    namespace, is_numpy = namespace_of(candidate.path), candidate.library == "numpy"
+    foreign = foreign_in(candidate.original, namespace) | foreign_in(candidate.repaired, namespace) | taken
     original, repaired = _readable(candidate.original, candidate.repaired, visits, foreign)
     given = parameter_values(original, visits)
     if isinstance(given, str):
         return given
     if unrun := calls(original, foreign) or calls(repaired, foreign):
         return f"it calls {unrun}, which may do more than compute and is not run again and again for a proof"
-    before = _accept_extra(compile_formula(original, namespace), original)
-    return _Trial(before, _accept_extra(compile_formula(repaired, namespace), repaired), given)
+    if is_numpy:
+        given, original, repaired = as_arrays(given), on_tensors(original), on_tensors(repaired)
+    before, after = (_accept_extra(compile_formula(one, namespace), one) for one in (original, repaired))
+    return _Trial(taking_tensors(before), taking_tensors(after), given) if is_numpy else _Trial(before, after, given)
 
 
 def cures(candidate: Candidate, visits: Visits, *, silent: bool = False) -> bool:

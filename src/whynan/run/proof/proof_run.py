@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from whynan.run.proof.arguments import Heard, Listener
     from whynan.run.proof.further_run import End
     from whynan.run.region import Region
-    from whynan.verify.in_place.live_objects import LiveArgument
+    from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.visits import Visits
 
 SAME: Final = Note.create("births_identical")
@@ -189,7 +189,7 @@ class ProofRun(WholeRun):
         """What has heard of the objects that this run uses; or why nothing has."""
         return next((cast("Heard", one) for one in self._objects if type(one) is type(objects)), _UNHEARD)
 
-    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | str:
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> Report | str:
         """The report of a run with another text of a file, which makes its objects; or why there is none."""
         del before, live
         try:

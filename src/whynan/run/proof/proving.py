@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from whynan.records.neighbourhood import Neighbourhood
     from whynan.run.proof.arguments import Heard, Listener
     from whynan.traces import Trace
-    from whynan.verify.in_place.live_objects import LiveArgument
+    from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.visits import Visits
 
     Keep = Callable[[Site, Visits], None]
@@ -81,7 +81,7 @@ class Rerunner(Protocol):
         """What hears of the objects that the run uses, once it has; or why it has not."""
         ...
 
-    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> Report | EditedRun | str:
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> Report | EditedRun | str:
         """The report of a run with another text of a file, and argument of live objects; or why there is none."""
         ...
 
@@ -115,7 +115,7 @@ class NoRerun:
         del objects
         return self.why
 
-    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> str:
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> str:
         """Why there is none."""
         del path, before, after, live
         return self.why
@@ -215,6 +215,7 @@ class _Proving:
         self._visited: dict[tuple[str, int], Visits | str] = {}
         self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
+        self._numpy_sites: tuple[Site, ...] | None = None
         self._same_cause: dict[int, frozenset[object]] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
@@ -286,6 +287,10 @@ class _Proving:
             return settings
         arguments = self._argument_fixes(finding, source)
         made = self._edit_fixes(finding, source, intents)
+        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+            made = (*made, *self._numpy_fixes(finding))
+        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+            made = (*made, *self._omission_fixes(finding, source))
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
             made = tuple(fix for fix in made if fix.patch)
@@ -303,8 +308,7 @@ class _Proving:
     def _edit_fixes(self, finding: Finding, source: _Source, intents: Sequence[FixIntent]) -> tuple[Fix, ...]:
         """The edits of the expression at a finding's site."""
         from whynan.fixes.candidates import Declined
-        from whynan.fixes.python import candidates, patch
-        from whynan.source.positions import file_of_site
+        from whynan.fixes.python import candidates
 
         found = candidates(source.text, finding, [intent for intent in intents if intent.kind != "setting"])
         edits = [_in(source, c) for c in found if not isinstance(c, Declined)]
@@ -312,17 +316,7 @@ class _Proving:
         # an exponential soon has no room in float32 either
         is_exponential = bool(saturating(finding) & TORCH.having("exponential"))
         edits = [*edits, *wider] if is_exponential else [*wider, *edits]
-        proofs = self._proofs(finding, source, edits)
-        made = tuple(
-            Fix(
-                title=p.candidate.title,
-                kind="source",
-                patch=patch(file_of_site(source.path), source.text, p.candidate.edited),
-                verdict=p.verdict,
-                further=p.further,
-            )
-            for p in proofs
-        )
+        made = self._proved_edits(finding, source, edits)
         if not made:
             # a rewrite of another expression than this is none of it
             declined = {c.title: c for c in reversed(found) if isinstance(c, Declined) and not c.unfit}
@@ -331,6 +325,63 @@ class _Proving:
                 for title, one in reversed(declined.items())
             )
         return made
+
+    def _proved_edits(self, finding: Finding, source: _Source, edits: Sequence[Candidate]) -> tuple[Fix, ...]:
+        from whynan.fixes.python import patch
+        from whynan.source.positions import file_of_site
+
+        return tuple(
+            Fix(
+                title=p.candidate.title,
+                kind="source",
+                patch=patch(file_of_site(source.path), source.text, p.candidate.edited),
+                verdict=p.verdict,
+                further=p.further,
+            )
+            for p in self._proofs(finding, source, edits)
+        )
+
+    def _numpy_fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        """The edits of the program's NumPy expressions, of what came in bad from there; up to the first that holds."""
+        from whynan.fixes.candidates import Candidate
+        from whynan.fixes.python import candidates
+        from whynan.rules.intents import NUMPY
+        from whynan.source import sha256_of
+        from whynan.verify.in_place.numpy_births import NumpyBirths
+
+        if self._numpy_sites is None:
+            uses_numpy = any("numpy" in text for text in self._user_texts().values())
+            heard = self._again.hear(NumpyBirths()) if uses_numpy else ""
+            self._numpy_sites = () if isinstance(heard, str) else heard.sites
+        made: list[Fix] = []
+        for site in self._numpy_sites:
+            if (digest := sha256_of(site.file)) is None or self._hashes.setdefault(site.file, digest) != digest:
+                continue
+            at = finding.model_copy(update={"site": site, "around": None, "chain": ()})
+            source = self._source(at)
+            if source is not None and not self._is_over():
+                found = candidates(source.text, at, NUMPY, library="numpy")
+                made += self._proved_edits(at, source, [_in(source, c) for c in found if isinstance(c, Candidate)])
+            if any(fix.verdict.status in APPLICABLE for fix in made):
+                break
+        return tuple(made)
+
+    def _omission_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
+        """The edit that leaves out the rows of a table that came in bad, where the program then goes on."""
+        from whynan.fixes.python import patch
+        from whynan.run.proof.omissions import without_bad_rows
+        from whynan.source.positions import file_of_site
+
+        if finding.birth != "entered" or finding.site is None or self._is_over():
+            return ()
+        visits = self._visits(source, finding.site.line)
+        found = None if isinstance(visits, str) else without_bad_rows(source.text, visits)
+        if found is None:
+            return ()
+        outcome = self._outcome(finding, source, found.edited, makes_up=True)
+        verdict = _tried(FixVerdict(status="guarded", forward_finite=True, why=found.lost), outcome)
+        change = patch(file_of_site(source.path), source.text, found.edited)
+        return (Fix(title=found.title, kind="source", patch=change, verdict=verdict),)
 
     def _argument_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
         """The edits of what the object at fault was constructed with, or called with; or why there is none."""
@@ -486,7 +537,7 @@ class _Proving:
             self._visited[key] = self._again.visits(source.path, source.text, line)
         return self._visited[key]
 
-    def _trial(self, source: _Source, edited: str, live: LiveArgument | None = None) -> Report | EditedRun | str:
+    def _trial(self, source: _Source, edited: str, live: Meanwhile | None = None) -> Report | EditedRun | str:
         key = source.path, edited
         if key not in self._trials:
             trial = self._again.trial(source.path, source.text, edited, live)
@@ -498,10 +549,17 @@ class _Proving:
 
     def _in_place(self, finding: Finding, source: _Source, one: RankedCandidate, edits: int = 1) -> RankedCandidate:
         """A candidate after the program has run with it, and with what mends the births that it leaves."""
+        from whynan.verify.in_place.numpy_births import NumpyBirths
+
         candidate = one.candidate
-        outcome = self._outcome(finding, source, candidate.edited, makes_up=candidate.kind != "reformulation")
+        births = NumpyBirths() if candidate.library == "numpy" else None
+        makes_up = candidate.kind != "reformulation"
+        outcome = self._outcome(finding, source, candidate.edited, makes_up=makes_up, live=births)
         if isinstance(outcome, str):
             return replace(one, verdict=_tried(one.verdict, outcome))
+        if outcome.next is not None and births is not None:
+            following = (finding.model_copy(update={"site": site}) for site in births.sites)
+            outcome = replace(outcome, next=next(following, None))
         if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
             for further in self._add_further_edits(finding, source, one, outcome.next):
                 mended = self._in_place(finding, source, further, edits + 1)
@@ -510,7 +568,7 @@ class _Proving:
         return replace(one, verdict=_tried(one.verdict, outcome), leaves=outcome.remains is not None)
 
     def _outcome(
-        self, finding: Finding, source: _Source, edited: str, *, makes_up: bool, live: LiveArgument | None = None
+        self, finding: Finding, source: _Source, edited: str, *, makes_up: bool, live: Meanwhile | None = None
     ) -> EditOutcome | str:
         """What the program does with an edit; or why it was not tried."""
         trial = self._trial(source, edited, live)
@@ -529,18 +587,19 @@ class _Proving:
         self, finding: Finding, source: _Source, one: RankedCandidate, left: Finding
     ) -> list[RankedCandidate]:
         """What also mends a birth that a first edit leaves, judged as one edit."""
-        from whynan.fixes.candidates import Candidate, Declined
+        from whynan.fixes.candidates import Declined
         from whynan.fixes.python import candidates
+        from whynan.rules.intents import NUMPY
 
         first, further = one.candidate, _further_of(left)
         if finding.site is None or further is None or not is_same_file(further.site.file, source.path):
             return []
-        wanted = [intent for intent in _intents(left) if intent.kind != "setting"]
+        wanted = NUMPY if first.library == "numpy" else _intents(left)
         visits = self._visits(source, finding.site.line)
         if isinstance(visits, str):
             return []
         found: list[RankedCandidate] = []
-        for second in candidates(first.edited, left, wanted):
+        for second in candidates(first.edited, left, wanted, library=first.library):
             if isinstance(second, Declined):
                 continue
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
@@ -554,7 +613,7 @@ class _Proving:
                 continue
             pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
             if not isinstance(pair, Declined):
-                whole = Candidate(title, kind, source.path, second.edited, *pair, function=first.function)
+                whole = replace(second, title=title, kind=kind, path=source.path, original=pair[0], repaired=pair[1])
                 found.append(self._judged(finding, source, whole))
         kept = [j for j in found if j.verdict.status in (*APPLICABLE, "distorting")]
         return [replace(j, further=(*one.further, further)) for j in sorted(kept, key=lambda j: j.rank)[:1]]

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from whynan.traces.writer import TraceWriter
     from whynan.training.guard import Guard
     from whynan.training.replay import ReplayOutcome, TrialSteps
-    from whynan.verify.in_place.live_objects import LiveArgument
+    from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.visits import Visits
 
 
@@ -163,7 +163,7 @@ class ReplayRerunner:
         outcome = self._replay(self._way, objects.heard)
         return outcome.why if outcome.judged is None else self._differs(outcome) or objects
 
-    def trial(self, path: str, before: str, after: str, live: LiveArgument | None = None) -> EditedRun | str:
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> EditedRun | str:
         """The report of a replay with another text of a file, and argument of live objects; or why there is none."""
         region, onward = self._region(), self._onward()
         try:
@@ -307,7 +307,7 @@ class Replays:
         left = fault.raised.frames if fault.raised is not None else ()
         # what was bad before the step is born on the way from the start, if at all
         is_later = bool(fault.judged.spoilt and self._guard.steps) and not is_one_of_several()
-        start = self._program_start() if is_later else None
+        start = self._program_start(self._marks.at_program) if is_later else None
         beginning = [] if start is None else replay_plans([start], left)
         tried = [] if refused else [*beginning, *self.called, *replay_plans(self._marks.kept(), left)]
         suspected: list[Note] = []
@@ -391,7 +391,7 @@ class Replays:
             region.prove(NoRerun(TOGETHER if self._options.prove else NOT_ASKED))
             return
         try:
-            again = self._faithful_rerunner(fault)
+            again = self._faithful_rerunner(fault, from_start=_comes_in(region.report))
         except KeyboardInterrupt:
             again = NoRerun(INTERRUPTED)
         if isinstance(again, NoRerun):
@@ -402,15 +402,16 @@ class Replays:
                 region.change(lambda report: again.attribute(report, self._marks.batches_before()))
             region.prove(again, keep=self._keep(), progress=self._progress())
 
-    def _faithful_rerunner(self, fault: Fault) -> ReplayRerunner | NoRerun:
-        """The way that leads to a bad step; or why none does."""
+    def _faithful_rerunner(self, fault: Fault, *, from_start: bool = False) -> ReplayRerunner | NoRerun:
+        """The way that leads to a bad step, ``from_start`` if there is such a one; or why none does."""
         from whynan.replay.plan import replay_plans
         from whynan.training.replay import compiles
 
         why = RunOnce(f"{NO_WAY}: {RERUN}")
-        start = self._program_start()
-        beginning = [] if start is None else [start]
-        for way in [*_shortest(list(replay_plans(self._marks.kept()))), *replay_plans(beginning)]:
+        marks = self._marks.at_import if from_start else None, self._marks.at_program
+        beginning = [start for mark in marks if (start := self._program_start(mark)) is not None]
+        ways = [*_shortest(list(replay_plans(self._marks.kept()))), *replay_plans(beginning)]
+        for way in sorted(ways, key=lambda way: from_start and not way.is_whole):
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
                 unfaithful = again.unfaithful()
                 if unfaithful is None:
@@ -423,7 +424,8 @@ class Replays:
 
         `error`: what the program raised, if that is how it ended.
         """
-        beginning = None if self._guard.steps else self._program_start()
+        prepared = self._program_start(self._marks.at_import) if _comes_in(region.report) else None
+        beginning = None if self._guard.steps else prepared or self._program_start(self._marks.at_program)
         if beginning is None or not (self._options.prove and (error is None or isinstance(error, Exception))):
             region.prove(NoRerun(RUN_ONCE if self._options.prove else NOT_ASKED))
             return
@@ -446,9 +448,8 @@ class Replays:
                 return
         region.prove(NoRerun(why))
 
-    def _program_start(self) -> Mark | None:
+    def _program_start(self, start: Mark | None) -> Mark | None:
         """Where the program began, if all of it may be replayed: it was short, and nothing of it goes on beside it."""
-        start = self._marks.at_program
         alone = threading.current_thread() is threading.main_thread() and threading.active_count() == 1
         may = start is not None and start.frames and start.is_short() and alone and not _has_mapped_memory()
         return start if may else None
@@ -469,6 +470,9 @@ class Replays:
             report = again.attribute(report, self._marks.batches_before())
         if not self._options.prove:
             return prove_fixes(report, NoRerun(NOT_ASKED))
+        if _comes_in(report) and not way.is_whole:
+            further = self._faithful_rerunner(fault, from_start=True)
+            again = again if isinstance(further, NoRerun) else further
         return again.prove_report(report, keep=keep, progress=self._progress())
 
     def _make_rerunner(self, way: ReplayPlan, fault: Fault, *, eager: bool, advised: bool = False) -> ReplayRerunner:
@@ -506,6 +510,11 @@ class Replays:
                     region.watching.notify(lambda capture: capture.release_outputs(here.seen, here.raised))
                     here.seen = here.raised = None
                 region.end(early=not fault.whole)
+
+
+def _comes_in(report: Report) -> bool:
+    """Whether what is bad comes in from where data are read or made, ahead of the step."""
+    return any(finding.birth in ("entered", "literal") for finding in report.findings)
 
 
 def _is_faithful(way: ReplayPlan, outcome: ReplayOutcome, fault: Fault) -> bool:

@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import torch
 
@@ -20,6 +20,7 @@ from whynan.verify.verdict import judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
+    from contextlib import AbstractContextManager
     from types import FrameType
 
     from whynan.records import FixVerdict
@@ -51,6 +52,14 @@ def instances(objects: Iterable[Any], cls: str) -> tuple[Any, ...]:
 def names_of(live: Any) -> list[dict[str, Any]]:
     """Where an object has the arguments of its constructor: an optimizer's groups and defaults, else its attributes."""
     return [*live.param_groups, live.defaults] if isinstance(live, torch.optim.Optimizer) else [vars(live)]
+
+
+class Meanwhile(Protocol):
+    """What holds while a program runs again."""
+
+    def apply(self) -> AbstractContextManager[None]:
+        """Have it hold while the block runs."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ class Visit:
 
     ``values`` holds names and chains of attributes that were tensors (copies, detached; ``needs_grad`` names those that
     required grad), numbers, strings, booleans, None, or tuples and lists of these; what was anything else is missing.
+    NumPy's arrays stand as tensors, under names that begin with ``ARRAY``.
     """
 
     line: int
@@ -72,12 +73,16 @@ _MOST_ENTRIES: Final = 64
 _DEEPEST: Final = 3
 _WIDEST: Final = 8
 """Bytes of the numbers of NumPy's that Python has, too."""
+_ARRAYS: Final = frozenset("bool uint8 int8 int16 int32 int64 float16 float32 float64".split())
+"""The dtypes of NumPy's that a tensor may have, too."""
 _OPTIMIZED: Final = 1
 _SNAPSHOT: Final = sys.version_info < (3, 13)
 """Whether ``f_locals`` is a dictionary that stays with the frame and holds what it held."""
 _RECENT: Final = 16
 """So many visits of a frame learn what an expression behind them gave."""
 _MISSING: Final = object()
+ARRAY: Final = "numpy "
+"""What the names of NumPy's arrays begin with, which are kept as tensors."""
 
 
 @dataclass(eq=False)
@@ -179,7 +184,8 @@ class Recorder:
         latest.append(visit)
 
     def _show(self, text: str, value: Any, frame: types.FrameType) -> None:
-        lacking = [visit for visit in self._recent.get(id(frame), [])[-_RECENT:] if text not in visit.values]
+        recent = self._recent.get(id(frame), [])[-_RECENT:]
+        lacking = [visit for visit in recent if not {text, ARRAY + text} & visit.values.keys()]
         alive: dict[int, Tensor] = {}
         for visit in lacking:
             self._release(visit)
@@ -189,6 +195,11 @@ class Recorder:
         self._evict_visits()
 
     def _add(self, visit: _StoredVisit, text: str, value: Any, alive: dict[int, Tensor]) -> None:
+        array: Any = value
+        if type(array) is np.ndarray and array.dtype.name in _ARRAYS:
+            import torch
+
+            text, value = f"{ARRAY}{text}", torch.from_numpy(array.copy())
         kept = self._copy(text, value, alive)
         if kept is not _MISSING:
             visit.values[text] = kept
