@@ -30,7 +30,7 @@ class Options:
         rerun: run the target a second time for operand values that were gone; a whole program, to explain a bad step
             that cannot be run again within it, and to prove fixes.
         prove: run a bad step again to prove the fixes of what was found.
-        together: the ranks of a launcher stop together and have one report.
+        together: the ranks of a launcher that serves a store stop together and have one report.
         ranges: record counters and finite range of every tensor.
         strict: warnings count as findings for the exit status.
         all_: show the absorbed findings too.
@@ -57,7 +57,7 @@ class Options:
     memory: int | None = None
     rerun: bool = False
     prove: bool = True
-    together: bool = False
+    together: bool = True
     ranges: bool = False
     strict: bool = False
     all_: bool = False

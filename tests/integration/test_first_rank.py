@@ -58,7 +58,7 @@ def start(folder: Path, *arguments: str, options: tuple[str, ...] | None, world:
     """Start the program under torchrun; by whynan where there are options."""
     folder.mkdir(exist_ok=True)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
-    by = [] if options is None else ["-m", "whynan", "run", "--together", "--json", "report.json", *options]
+    by = [] if options is None else ["-m", "whynan", "run", "--json", "report.json", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "WHYNAN_RAISE_INTERNAL": "1", "RANKS_OF": str(folder)}
     return subprocess.Popen(
         [*launcher, *by, str(PROGRAM), *arguments],

@@ -91,11 +91,10 @@ def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> No
     help="Prove no fix. A proof takes up to 20 seconds of processor time, while the first finding is shown already.",
 )
 @click.option(
-    "--together",
-    is_flag=True,
+    "--together/--no-together",
     default=None,
-    help="Of several ranks under torchrun: all stop at the first bad step, and one report says which was first. A "
-    "first version, whose limits are in docs/ranks.md.",
+    help="Of several ranks under torchrun (the default): all stop at the first bad step, and one report says which was "
+    "first. --no-together: each goes on by itself, and has a report of its own.",
 )
 @click.option(
     "--rerun",

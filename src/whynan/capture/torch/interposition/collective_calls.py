@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
+import weakref
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -100,7 +101,8 @@ class CallLog:
         self._calls: deque[Call] = deque(maxlen=_KEPT_CALLS)
         self._bytes = 0
         self._counts: dict[tuple[str, str], int] = {}
-        self._pending: dict[int, tuple[Any, Call, list[Tensor]]] = {}
+        self._pending: dict[int, tuple[weakref.ref[Any], Call, list[weakref.ref[Tensor]]]] = {}
+        """The works that nobody has waited for; what nobody else holds is let go of."""
         self._steps: deque[float] = deque([0.0], maxlen=3)
         self._undo: list[Callable[[], object]] = []
         self._lock = threading.Lock()
@@ -122,6 +124,12 @@ class CallLog:
         while self._undo:
             self._undo.pop()()
 
+    def abandon_in_child(self) -> None:
+        """In a forked child: nothing is kept, and the lock may be held by a thread that is not there."""
+        self._lock = threading.Lock()
+        self._pending.clear()
+        self.remove()
+
     def end_step(self) -> None:
         """An optimizer is about to step: what was given two steps before is not replayed any more."""
         with self._lock:
@@ -132,7 +140,7 @@ class CallLog:
 
     def calls_since(self, began: float) -> deque[Call]:
         """The calls since a moment."""
-        self._settle(every=True)
+        self._settle()
         with self._lock:
             return deque(call for call in self._calls if call.began >= began)
 
@@ -235,31 +243,31 @@ class CallLog:
             tensors = list(tensors_of(kwargs.get("gather_list")))
         if isinstance(out, distributed.Work) and call.operation != "recv":
             call.lost = "nobody has waited for it"
-            self._pending[id(out)] = (out, call, tensors)
-            self._settle()
+            key = id(out)
+            work = weakref.ref(out, lambda _: self._pending.pop(key, None))
+            self._pending[key] = work, call, [weakref.ref(t) for t in tensors]
             return
         self._keep(call, tensors)
 
     def _waited(self, work: Any) -> None:
         _, call, tensors = self._pending.pop(id(work), (None, None, ()))
-        if call is not None:
+        held = [reference() for reference in tensors]
+        if call is not None and None not in held:
             call.lost = ""
-            self._keep(call, tensors)
+            self._keep(call, [t for t in held if t is not None])
 
-    def _settle(self, *, every: bool = False) -> None:
-        """Let go of what nobody waits for any more."""
-        if not every and len(self._pending) < 64:
-            return
-        for _, (work, call, tensors) in list(self._pending.items()):
-            if work.is_completed():
-                self._pending.pop(id(work), None)
-                if every:
-                    # not waited for, and nothing has been read since as far as the program may
-                    call.lost = ""
-                    self._keep(call, tensors)
+    def _settle(self) -> None:
+        """Keep what is there already, and was not waited for: nothing has been read since as far as the program may."""
+        for reference, _, _ in list(self._pending.values()):
+            work = reference()
+            if work is not None and work.is_completed():
+                self._waited(work)
 
     def _keep(self, call: Call, tensors: Iterable[Tensor]) -> None:
         held = list(tensors)
+        if not all(map(_is_plain, held)):
+            call.lost = "it is no plain tensor"
+            return
         size = sum(t.nbytes for t in held)
         budget = self._budget if all(t.device.type == "cpu" for t in held) else self._budget // _DEVICE_SHARE
         if self._bytes + size > budget:
@@ -270,6 +278,12 @@ class CallLog:
         call.bytes = size
         with self._lock:
             self._bytes += size
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether it has memory of its own, of numbers: it is not sparse, quantized, of no device, or a wrapper."""
+    kinds = (Tensor, torch.nn.Parameter)
+    return type(tensor) in kinds and tensor.layout == torch.strided and not (tensor.is_quantized or tensor.is_meta)
 
 
 _active: CallLog | None = None
