@@ -227,7 +227,8 @@ class Channel:
     def post(self, document: dict[str, Any]) -> None:
         """Give the others the report of this rank, whose heart beats no longer."""
         self._reported = True
-        self._ask("set", f"report/{self.rank.number}", json.dumps(document))
+        place = self._ask("add", "begun", 1)
+        self._ask("set", f"report/{place}", json.dumps([self.rank.number, document]))
         with self._heart:
             self._order = self._ask("add", "reports", 1)
 
@@ -236,7 +237,7 @@ class Channel:
         self._deadline = min(self._deadline or float("inf"), time.monotonic() + _HURRY)
 
     def collect(self, *, waits: bool) -> dict[int, dict[str, Any]] | None:
-        """The reports of all ranks that have one, if this rank is to write; None if another does.
+        """The reports of all ranks that have one, the first to end first, if this rank is to write; else None.
 
         The last one to hand in a report writes. `waits`: the launcher ends all ranks as soon as this one is gone, which
         therefore stays until that is written. Any other leaves as soon as it sees that another is still to come.
@@ -245,7 +246,8 @@ class Channel:
             self._deadline = min(self._deadline or float("inf"), time.monotonic() + _SETTLE)
         if self._order < self.rank.world and not self._is_left_alone(waits=waits):
             return None
-        return {number: self._report_of(number) for number in range(self.rank.world) if self._has_report(number)}
+        keys = (f"report/{place}" for place in range(1, self.rank.world + 1))
+        return dict(json.loads(self._ask("get", key)) for key in keys if self._ask("check", [key]))
 
     def _is_left_alone(self, *, waits: bool) -> bool:
         """Whether nobody else is there who would write."""
@@ -279,12 +281,6 @@ class Channel:
                 return False
             time.sleep(self._interval)
         return self._ask("add", "heirs", 1) == 1
-
-    def _has_report(self, number: int) -> bool:
-        return bool(self._ask("check", [f"report/{number}"]))
-
-    def _report_of(self, number: int) -> dict[str, Any]:
-        return json.loads(self._ask("get", f"report/{number}"))
 
     def _ask(self, what: str, *given: Any) -> Any:
         try:

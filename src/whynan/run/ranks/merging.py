@@ -79,14 +79,16 @@ class RankReport:
 
 
 def merge_ranks(ranks: Mapping[int, RankReport], world: int) -> Report:
-    """One report of several ranks; ``ranks`` has at least one, by number."""
+    """One report of several ranks; ``ranks`` has at least one, by number, the first to end first."""
     arrivals = _Arrivals(ranks, world)
     findings = _folded(arrivals.resolve((n, f) for n in sorted(ranks) for f in ranks[n].report.findings))
     damaging = _folded((n, f) for n in sorted(ranks) for f in ranks[n].report.damaging)
     absorbed = _folded((n, f) for n in sorted(ranks) for f in ranks[n].report.absorbed)
     findings = sorted(findings, key=_order)
     first = findings[0].rank if findings else None
-    base = ranks[min(ranks) if first is None else first].report
+    if first is None:
+        first = next((n for n, r in ranks.items() if r.report.run.exception), min(ranks))
+    base = ranks[first].report
     explained = any(f.severity == "error" for f in findings)
     # what a rank says that only received says nothing of the cause
     speaking = [n for n in sorted(ranks) if not explained or ranks[n].report is base or _is_own(ranks[n], n, findings)]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import threading
 import time
-import weakref
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -21,7 +20,7 @@ from whynan.capture.ranks import CollectiveRefused
 from whynan.capture.torch.interposition.wrappers import call_fenced, install_door, register_door, strip_own_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator
 
     from whynan.records import Site
 
@@ -61,6 +60,8 @@ class Call:
     results: list[Tensor] = field(default_factory=list[Tensor])
     lost: str = ""
     bytes: int = 0
+    work: int = 0
+    """The identity of the work that is waited for; 0 where none is."""
     sender: int | None = None
     """The only rank that puts something in; None where all do."""
 
@@ -101,8 +102,8 @@ class CallLog:
         self._calls: deque[Call] = deque(maxlen=_KEPT_CALLS)
         self._bytes = 0
         self._counts: dict[tuple[str, str], int] = {}
-        self._pending: dict[int, tuple[weakref.ref[Any], Call, list[weakref.ref[Tensor]]]] = {}
-        """The works that nobody has waited for; what nobody else holds is let go of."""
+        self._pending: dict[int, tuple[Any, Call, list[Tensor]]] = {}
+        """The works of the last steps that nobody has waited for, within the same budget."""
         self._steps: deque[float] = deque([0.0], maxlen=3)
         self._undo: list[Callable[[], object]] = []
         self._lock = threading.Lock()
@@ -123,11 +124,11 @@ class CallLog:
         """Leave them."""
         while self._undo:
             self._undo.pop()()
+        self._pending.clear()
 
     def abandon_in_child(self) -> None:
         """In a forked child: nothing is kept, and the lock may be held by a thread that is not there."""
         self._lock = threading.Lock()
-        self._pending.clear()
         self.remove()
 
     def end_step(self) -> None:
@@ -136,7 +137,7 @@ class CallLog:
             oldest = self._steps[0]
             self._steps.append(time.monotonic())
             while self._calls and self._calls[0].began < oldest:
-                self._bytes -= self._calls.popleft().bytes
+                self._forget(self._calls.popleft())
 
     def calls_since(self, began: float) -> deque[Call]:
         """The calls since a moment."""
@@ -219,7 +220,7 @@ class CallLog:
             number = self._counts[group, counted] = self._counts.get((group, counted), 0) + 1
             call = Call(name, group, number, time.monotonic(), sender=_sender(name, args, kwargs))
             if len(self._calls) == self._calls.maxlen:
-                self._bytes -= self._calls[0].bytes
+                self._forget(self._calls[0])
             self._calls.append(call)
         return call
 
@@ -243,41 +244,47 @@ class CallLog:
             tensors = list(tensors_of(kwargs.get("gather_list")))
         if isinstance(out, distributed.Work) and call.operation != "recv":
             call.lost = "nobody has waited for it"
-            key = id(out)
-            work = weakref.ref(out, lambda _: self._pending.pop(key, None))
-            self._pending[key] = work, call, [weakref.ref(t) for t in tensors]
-            return
-        self._keep(call, tensors)
+            if self._has_room(call, tensors):
+                call.work = id(out)
+                self._pending[call.work] = out, call, tensors
+        elif self._has_room(call, tensors):
+            self._keep(call, tensors)
 
     def _waited(self, work: Any) -> None:
-        _, call, tensors = self._pending.pop(id(work), (None, None, ()))
-        held = [reference() for reference in tensors]
-        if call is not None and None not in held:
+        _, call, tensors = self._pending.pop(id(work), (None, None, []))
+        if call is not None:
             call.lost = ""
-            self._keep(call, [t for t in held if t is not None])
+            self._keep(call, tensors)
 
     def _settle(self) -> None:
         """Keep what is there already, and was not waited for: nothing has been read since as far as the program may."""
-        for reference, _, _ in list(self._pending.values()):
-            work = reference()
-            if work is not None and work.is_completed():
+        for work, _, _ in list(self._pending.values()):
+            if work.is_completed():
                 self._waited(work)
 
-    def _keep(self, call: Call, tensors: Iterable[Tensor]) -> None:
-        held = list(tensors)
-        if not all(map(_is_plain, held)):
+    def _has_room(self, call: Call, tensors: list[Tensor]) -> bool:
+        """Whether what a call gives can be kept; it has its place in the budget from here on."""
+        if not all(map(_is_plain, tensors)):
             call.lost = "it is no plain tensor"
-            return
-        size = sum(t.nbytes for t in held)
-        budget = self._budget if all(t.device.type == "cpu" for t in held) else self._budget // _DEVICE_SHARE
-        if self._bytes + size > budget:
-            call.lost = "more was exchanged in a step than is kept (--memory)"
-            return
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            call.results = [t.detach().clone() for t in held]
-        call.bytes = size
+            return False
+        size = sum(t.nbytes for t in tensors)
+        budget = self._budget if all(t.device.type == "cpu" for t in tensors) else self._budget // _DEVICE_SHARE
         with self._lock:
+            if self._bytes + size > budget:
+                call.lost = "more was exchanged in a step than is kept (--memory)"
+                return False
+            call.bytes = size
             self._bytes += size
+        return True
+
+    def _keep(self, call: Call, tensors: list[Tensor]) -> None:
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            call.results = [t.detach().clone() for t in tensors]
+
+    def _forget(self, call: Call) -> None:
+        self._bytes -= call.bytes
+        if call.work in self._pending and self._pending[call.work][1] is call:
+            del self._pending[call.work]
 
 
 def _is_plain(tensor: Tensor) -> bool:
