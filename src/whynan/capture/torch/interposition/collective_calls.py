@@ -159,9 +159,9 @@ class CallLog:
     def _door(self, name: str, written: int | None, original: Any) -> Any:
         @functools.wraps(original)
         def door(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():
+            if torch.compiler.is_compiling() or self.here.current is not None:
+                # what a tensor's own __torch_function__ calls is the same call
                 return original(*args, **kwargs)
-            outer = self.here.current
             call = call_fenced(self._fail, self._begin, name, args, kwargs)
             self.here.current = call
             try:
@@ -170,7 +170,7 @@ class CallLog:
                 strip_own_frames(error)
                 raise
             finally:
-                self.here.current = outer
+                self.here.current = None
             if call is not None and self.here.replayed is None:
                 call_fenced(self._fail, self._end, call, written, args, kwargs, out)
             return out
