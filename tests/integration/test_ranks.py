@@ -73,9 +73,7 @@ def cases(*sample: tuple[tuple[str, ...], str]) -> pytest.MarkDecorator:
     """All cases in both modes; in the short run a sample."""
     every = [(case, mode) for case in CASES for mode in ("trace", "watch")]
     marks = [[] if one in sample else [pytest.mark.full] for one in every]
-    values = [
-        pytest.param(*one, id=" ".join([*one[0], one[1]]), marks=m) for one, m in zip(every, marks, strict=True)
-    ]
+    values = [pytest.param(*one, id=" ".join([*one[0], one[1]]), marks=m) for one, m in zip(every, marks, strict=True)]
     return pytest.mark.parametrize(("case", "mode"), values)
 
 
