@@ -31,7 +31,7 @@ class Options:
             that cannot be run again within it, and to prove fixes.
         prove: run a bad step again to prove the fixes of what was found.
         attribute: run a bad step again under other conditions, to tell what makes it bad.
-        together: the ranks of a launcher stop together and have one report.
+        together: the ranks of a launcher that serves a store stop together and have one report.
         ranges: record counters and finite range of every tensor.
         strict: warnings count as findings for the exit status.
         all_: show the absorbed findings too.
@@ -59,7 +59,7 @@ class Options:
     rerun: bool = False
     prove: bool = True
     attribute: bool = False
-    together: bool = False
+    together: bool = True
     ranges: bool = False
     strict: bool = False
     all_: bool = False

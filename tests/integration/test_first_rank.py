@@ -15,15 +15,23 @@ from typing import Any
 
 import pytest
 import torch.distributed as dist
+from jsonschema import Draft202012Validator
+
+from whynan.report.json import schema
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")]
 
-PROGRAM = Path(__file__).parents[1] / "programs" / "ranks" / "kinds.py"
+PROGRAMS = Path(__file__).parents[1] / "programs" / "ranks"
+PROGRAM, ENDS = PROGRAMS / "kinds.py", PROGRAMS / "ends.py"
 LINES = PROGRAM.read_text().splitlines()
 SECONDS = 60
 """From the bad step to the end of the last process."""
 START = 60
 """For what comes before it, on a busy machine."""
+KINDS_OF_END = [
+    line[4:-3] for line in ENDS.read_text().splitlines() if line.startswith("def ") and line.endswith("():")
+]
+"""The kinds of the other program."""
 
 
 def marked(comment: str) -> int | None:
@@ -58,10 +66,10 @@ def start(folder: Path, *arguments: str, options: tuple[str, ...] | None, world:
     """Start the program under torchrun; by whynan where there are options."""
     folder.mkdir(exist_ok=True)
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)]
-    by = [] if options is None else ["-m", "whynan", "run", "--together", "--json", "report.json", *options]
+    by = [] if options is None else ["-m", "whynan", "run", "--json", "report.json", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "WHYNAN_RAISE_INTERNAL": "1", "RANKS_OF": str(folder)}
     return subprocess.Popen(
-        [*launcher, *by, str(PROGRAM), *arguments],
+        [*launcher, *by, str(ENDS if arguments[0] in KINDS_OF_END else PROGRAM), *arguments],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -70,10 +78,10 @@ def start(folder: Path, *arguments: str, options: tuple[str, ...] | None, world:
     )
 
 
-def ended(folder: Path, process: subprocess.Popen[str]) -> Ended:
+def ended(folder: Path, process: subprocess.Popen[str], seconds: float = SECONDS + START) -> Ended:
     """Wait for its end; no process is left, and one report at most."""
     try:
-        stdout, stderr = process.communicate(timeout=SECONDS + START)
+        stdout, stderr = process.communicate(timeout=seconds)
     finally:
         process.kill()
     # workers of a loader see that their parent is gone within seconds
@@ -84,6 +92,8 @@ def ended(folder: Path, process: subprocess.Popen[str]) -> Ended:
     written = [path.name for path in folder.glob("report*")]
     assert written in ([], ["report.json"])
     report = json.loads((folder / "report.json").read_text()) if written else None
+    if report is not None:
+        Draft202012Validator(schema()).validate(report)
     said = tuple(path.read_text() for path in sorted(folder.glob("said.*")))
     return Ended(process.returncode, report, said, stdout, stderr)
 
@@ -194,15 +204,61 @@ def test_a_healthy_program_is_clean_and_does_what_it_does_alone(kind: str, tmp_p
     assert seen.stderr.count("clean: no bad number") == 1
 
 
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[] if kind == "awaited" else pytest.mark.full)
+        for kind in ("awaited", "left", "objects")
+    ],
+)
+def test_no_rank_waits_for_the_end_of_another(kind: str, tmp_path: Path) -> None:
+    done = ran(tmp_path / "ended", kind, world=2 if kind == "awaited" else 4)
+    assert done.status == 0, done.stderr
+    assert done.report is not None
+    assert done.report["verdict"] == "clean"
+    assert {rank["end"] for rank in done.report["run"]["ranks"]} == {"ended"}
+    assert done.stderr.count("clean: no bad number") == 1
+
+
+@pytest.mark.parametrize("kind", ["raises", pytest.param("raises_backward", marks=pytest.mark.full)])
+def test_a_rank_that_fails_fails_as_it_would_alone(kind: str, tmp_path: Path) -> None:
+    what = {"raises": "KeyError: 'no such column'", "raises_backward": "RuntimeError: shape '[7]' is invalid"}[kind]
+    done = ran(tmp_path / "raised", kind)
+    assert done.status == 1
+    assert f"[rank1]: {what}" in done.stderr
+    assert done.report is not None
+    assert done.report["verdict"] == "clean"
+    assert done.report["run"]["exception"].startswith(what.partition(":")[0])
+    first, other = done.report["run"]["ranks"]
+    assert (other["end"], other["script"]) == ("ended", 1)
+    # the other is ended by the launcher, or by what it waits for
+    assert first["end"] == ("terminated" if kind == "raises" else "ended")
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("number", range(6))
+def test_a_rank_with_findings_that_goes_on_does_not_end_the_others(tmp_path: Path) -> None:
+    done = ran(tmp_path / "continued", "continues", options=("--on-nonfinite", "continue"))
+    assert done.report is not None, done.stderr
+    assert (done.status, done.report["verdict"]) == (1, "inconclusive")
+    assert [(rank["end"], rank["script"]) for rank in done.report["run"]["ranks"]] == [("ended", 0)] * 2
+
+
+@pytest.mark.full
+def test_what_a_stopped_rank_has_written_is_in_its_files(tmp_path: Path) -> None:
+    done = ran(tmp_path / "stopped", "written")
+    assert done.report is not None, done.stderr
+    assert (done.report["verdict"], done.report["findings"][0]["rank"]) == ("nonfinite", 1)
+    assert [(tmp_path / "stopped" / f"log.{number}").read_text() for number in (0, 1)] == ["begun\n"] * 2
+
+
+@pytest.mark.parametrize("number", [pytest.param(n, marks=[] if n < 2 else pytest.mark.full) for n in range(100)])
 def test_whatever_rank_is_killed_the_others_end(number: int, tmp_path: Path) -> None:
     chance = random.Random(number)
-    folder = tmp_path / "killed"
-    kind = chance.choice(["replicas", "pipeline", "evaluation", "uneven", "contrast", "loader"])
-    process = start(folder, kind, *chance.choice([(), ("bad",)]), options=())
-    victim, told = chance.choice("01"), chance.choice([signal.SIGKILL, signal.SIGTERM])
-    time.sleep(chance.uniform(2, 9))
+    folder, world = tmp_path / "killed", chance.choice([2, 2, 4])
+    kind = chance.choice(["replicas", "sums", "evaluation", "uneven", "contrast", "half_sums", "raises", "awaited"])
+    process = start(folder, kind, *chance.choice([(), ("bad",)]), options=(), world=world)
+    victim, told = chance.randrange(world), chance.choice([signal.SIGKILL, signal.SIGTERM])
+    time.sleep(chance.uniform(1, 12))
     for one in processes(folder):
         try:
             if f"\0RANK={victim}\0".encode() in Path(f"/proc/{one}/environ").read_bytes():
@@ -210,4 +266,4 @@ def test_whatever_rank_is_killed_the_others_end(number: int, tmp_path: Path) -> 
                 break
         except OSError:
             continue
-    ended(folder, process)
+    ended(folder, process, SECONDS)

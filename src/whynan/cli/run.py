@@ -98,11 +98,10 @@ def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> No
     "say what makes it bad.",
 )
 @click.option(
-    "--together",
-    is_flag=True,
+    "--together/--no-together",
     default=None,
-    help="Of several ranks under torchrun: all stop at the first bad step, and one report says which was first. A "
-    "first version, whose limits are in docs/ranks.md.",
+    help="Of several ranks under torchrun (the default): all stop at the first bad step, and one report says which was "
+    "first. --no-together: each goes on by itself, and has a report of its own.",
 )
 @click.option(
     "--rerun",

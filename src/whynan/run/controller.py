@@ -322,9 +322,11 @@ class Controller:
         merged = self._concert.merge(
             report, stopped=self._stopped, terminated=self._is_terminated, is_share_good=shares
         )
+        # the launcher would end the others as soon as one has failed
+        self.whynan = 0
         if merged is not None:
             self._delivered = merged
-            self.whynan = max(self.whynan, self._exit_status(merged))
+            self.whynan = self._exit_status(merged)
             self._delivery.deliver(merged)
             self._concert.conclude()
 

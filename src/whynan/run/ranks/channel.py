@@ -7,12 +7,14 @@ rank asks a few times a second.
 
 from __future__ import annotations
 
+import gc
+import io
 import json
 import sys
 import threading
 import time
-from _thread import start_new_thread
-from contextlib import contextmanager
+from _thread import allocate_lock, start_new_thread
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -30,7 +32,7 @@ _POLL: Final = 0.05
 _MANY: Final = 64
 _BEAT: Final = 0.5
 _STALE: Final = 5.0
-"""Seconds without a heartbeat, after which a rank is gone."""
+"""Seconds without a heartbeat, after which nobody is there who has not handed in a report."""
 _STANDS: Final = 10.0
 """Seconds at one instruction, after which the program's main thread is taken to be blocked."""
 _LONGEST: Final = 30.0
@@ -43,6 +45,8 @@ _HURRY: Final = 10.0
 """The same of a run that its launcher terminates."""
 _HELD: Final = 30.0
 """Seconds that a step waits for what another rank makes of a suspicion."""
+_FLUSH: Final = 5.0
+"""Seconds that a process that is ended may take to write what it has printed."""
 _ALARM: Final = 1 << 20
 """What the alarm adds to the signal; a suspicion adds 1."""
 
@@ -70,16 +74,27 @@ def open_channel(environment: Mapping[str, str], rank: Rank) -> Channel | None:
     address = store_address(environment)
     if address is None or not distributed.is_available():
         return None
-    run, attempt = environment.get("TORCHELASTIC_RUN_ID", ""), environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-    patience = timedelta(seconds=_CONNECT)
     try:
-        served = distributed.TCPStore(*address, is_master=False, timeout=patience, wait_for_workers=False)
-        store = distributed.PrefixStore(f"whynan/{run}/{attempt}", served)
-        # what an earlier round has left there would stop this one
-        return None if store.check(["done"]) else Channel(store, rank)
+        served = distributed.TCPStore(
+            *address, is_master=False, timeout=timedelta(seconds=_CONNECT), wait_for_workers=False
+        )
+        return Channel(_round_of(served, environment, rank), rank)
     except Exception:
         # refused or too slow: this rank has a report of its own, as without a store
         return None
+
+
+def _round_of(served: Any, environment: Mapping[str, str], rank: Rank) -> Any:
+    """The keys of this start of the ranks, which those of an earlier one must not stop.
+
+    A restart has a number of its own; a change of the members has none (torch 2.13), but starts every rank once more.
+    """
+    import torch.distributed
+
+    distributed: Any = torch.distributed
+    run, attempt = environment.get("TORCHELASTIC_RUN_ID", ""), environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    prefix = f"whynan/{run}/{attempt}/{rank.world}"
+    return distributed.PrefixStore(f"{prefix}/{served.add(f'{prefix}/starts/{rank.number}', 1)}", served)
 
 
 class Channel:
@@ -100,11 +115,13 @@ class Channel:
         self._closed = threading.Event()
         self._over = threading.Event()
         self._one = threading.Lock()
+        self._heart = threading.Lock()
         self._reported = False
         self._busy = False
         self._deadline: float | None = None
         self._interval = _POLL * max(1.0, rank.world / _MANY)
-        self._posted = False
+        self._order = 0
+        """The how-manieth this rank is to hand in its report; 0 before it has."""
 
     # -- signals ---------------------------------------------------------------------------------------------------
 
@@ -118,10 +135,12 @@ class Channel:
         self._over.wait(1.0)
 
     def abandon_in_child(self) -> None:
-        """In a forked child: the connection is its parent's."""
+        """In a forked child: the connection is its parent's, and locks may be held by threads that are not there."""
+        self._closed, self._over = threading.Event(), threading.Event()
+        self._one, self._heart = threading.Lock(), threading.Lock()
         self._closed.set()
         self._over.set()
-        self.is_alarmed = False
+        self.is_alarmed = self._is_suspected = False
 
     def alarm(self) -> None:
         """Tell all ranks to stop; nothing where they have been told."""
@@ -167,15 +186,15 @@ class Channel:
         return self.is_alarmed
 
     def _listen(self, blocked: Callable[[], None], main: int) -> None:
-        beats, next_beat = 0, 0.0
+        next_beat = 0.0
         standing: tuple[object, float] = (None, 0.0)
         since: float | None = None
         try:
             while not self._closed.wait(self._interval):
                 now = time.monotonic()
                 if now >= next_beat:
-                    beats, next_beat = beats + 1, now + _BEAT
-                    self._ask("set", f"beat/{self.rank.number}", str(beats))
+                    next_beat = now + _BEAT
+                    self._beat()
                 if not self.is_alarmed:
                     signal = self._ask("add", "signal", 0)
                     self._is_suspected = signal % _ALARM > self._own_suspicions
@@ -198,101 +217,76 @@ class Channel:
         finally:
             self._over.set()
 
+    def _beat(self) -> None:
+        with self._heart:
+            if not self._order:
+                self._ask("add", "beats", 1)
+
     # -- reports ---------------------------------------------------------------------------------------------------
 
     def post(self, document: dict[str, Any]) -> None:
-        """Give the others the report of this rank."""
+        """Give the others the report of this rank, whose heart beats no longer."""
         self._reported = True
-        self._ask("set", f"report/{self.rank.number}", json.dumps(document))
-        if not self._posted:
-            self._posted = True
-            self._ask("add", "reports", 1)
+        place = self._ask("add", "begun", 1)
+        self._ask("set", f"report/{place}", json.dumps([self.rank.number, document]))
+        with self._heart:
+            self._order = self._ask("add", "reports", 1)
 
     def hurry(self) -> None:
         """The launcher terminates the run: wait for the others only a little."""
         self._deadline = min(self._deadline or float("inf"), time.monotonic() + _HURRY)
 
-    def collect(self, *, stopping: bool) -> dict[int, dict[str, Any]] | None:
-        """The reports of all ranks that have one, if this rank is to write; None if another does.
+    def collect(self, *, waits: bool) -> dict[int, dict[str, Any]] | None:
+        """The reports of all ranks that have one, the first to end first, if this rank is to write; else None.
 
-        The first rank that is alive writes. Where the run ends well the others do not wait for it. `stopping`: the
-        run is being stopped, and the launcher would end all ranks as soon as one is gone.
+        The last one to hand in a report writes. `waits`: the launcher ends all ranks as soon as this one is gone, which
+        therefore stays until that is written. Any other leaves as soon as it sees that another is still to come.
         """
-        if stopping:
+        if waits:
             self._deadline = min(self._deadline or float("inf"), time.monotonic() + _SETTLE)
-        elif self.rank.number != 0:
+        if self._order < self.rank.world and not self._is_left_alone(waits=waits):
             return None
-        hearts = _Hearts(self)
+        keys = (f"report/{place}" for place in range(1, self.rank.world + 1))
+        return dict(json.loads(self._ask("get", key)) for key in keys if self._ask("check", [key]))
+
+    def _is_left_alone(self, *, waits: bool) -> bool:
+        """Whether nobody else is there who would write."""
+        beats, last = self._ask("add", "beats", 0), time.monotonic()
         while True:
-            if self._ask("check", ["done"]):
-                return None
-            if self._deadline is not None and time.monotonic() > self._deadline:
-                break
-            waiting = hearts.missing()
-            lower = [number for number in hearts.unfinished() if number < self.rank.number]
-            if not lower and not waiting:
+            if self._ask("add", "reports", 0) >= self.rank.world:
+                # the last one writes
+                return waits and self._is_heir()
+            if waits and self._ask("check", ["done"]):
+                return False
+            now, latest = time.monotonic(), self._ask("add", "beats", 0)
+            if latest != beats:
+                if not waits:
+                    return False
+                beats, last = latest, now
+            if now - last > _STALE or (self._deadline is not None and now > self._deadline):
                 break
             time.sleep(self._interval)
-        # two may think that they are the first
-        if self._ask("add", "writer", 1) != 1:
-            self._await_done()
-            return None
-        return {number: self._report_of(number) for number in range(self.rank.world) if self._has_report(number)}
+        # several may think so
+        return self._ask("add", "writers", 1) == 1 or (waits and self._is_heir())
 
     def conclude(self) -> None:
         """The report is written: all may leave."""
         self._ask("set", "done", "1")
 
-    def _await_done(self) -> None:
+    def _is_heir(self) -> bool:
+        """Wait for the one that writes; whether it has not done so, and this rank is the next to try."""
         end = time.monotonic() + _HURRY
-        while time.monotonic() < end and not self._ask("check", ["done"]):
+        while time.monotonic() < end:
+            if self._ask("check", ["done"]):
+                return False
             time.sleep(self._interval)
-
-    def _has_report(self, number: int) -> bool:
-        return bool(self._ask("check", [f"report/{number}"]))
-
-    def _report_of(self, number: int) -> dict[str, Any]:
-        return json.loads(self._ask("get", f"report/{number}"))
+        return self._ask("add", "heirs", 1) == 1
 
     def _ask(self, what: str, *given: Any) -> Any:
         try:
             return getattr(self._store, what)(*given)
         except (RuntimeError, ValueError, OSError) as error:
             raise StoreError(str(error)) from error
-
-
-class _Hearts:
-    """Which ranks are still to be waited for: those without a report whose heart beats."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        now = time.monotonic()
-        self._missing = set(range(channel.rank.world)) - {channel.rank.number}
-        self._beats: dict[int, tuple[bytes | None, float]] = dict.fromkeys(self._missing, (None, now))
-        self._asked = 0.0
-        self._known = -1
-
-    def missing(self) -> set[int]:
-        """Those that are alive and have no report."""
-        ask = self._channel._ask  # pyright: ignore[reportPrivateUsage]
-        reports = ask("add", "reports", 0)
-        if reports != self._known:
-            self._known = reports
-            self._missing = {n for n in self._missing if not ask("check", [f"report/{n}"])}
-        return self._missing & self.unfinished()
-
-    def unfinished(self) -> set[int]:
-        """Those whose heart beats, whether they have a report or not."""
-        now = time.monotonic()
-        if now - self._asked >= _BEAT:
-            self._asked = now
-            ask = self._channel._ask  # pyright: ignore[reportPrivateUsage]
-            for number, (beat, _) in self._beats.items():
-                key = f"beat/{number}"
-                latest = ask("get", key) if ask("check", [key]) else None
-                if latest != beat:
-                    self._beats[number] = (latest, now)
-        return {number for number, (_, last) in self._beats.items() if now - last < _STALE}
 
 
 def _place_of(thread: int) -> object:
@@ -311,11 +305,24 @@ def leave(status: int) -> NoReturn:
         # Python would end those that are daemons, as a loader's workers are
         if worker.daemon:
             worker.terminate()
-    for stream in (sys.stdout, sys.stderr):
+    # what is blocked holds the lock of its stream
+    written = allocate_lock()
+    written.acquire()
+    with suppress(RuntimeError):
+        start_new_thread(_flush, (written.release,))
+        written.acquire(timeout=_FLUSH)
+    # Python's own is the program's door
+    posix._exit(status)  # pyright: ignore[reportPrivateUsage]
+
+
+def _flush(over: Callable[[], None]) -> None:
+    """Write what the program's files and then its streams hold, as Python would at its end: text before bytes."""
+    held = [one for one in gc.get_objects() if issubclass(type(one), (io.TextIOWrapper, io.BufferedWriter))]
+    streams = {id(part) for s in (sys.stdout, sys.stderr) for part in (s, getattr(s, "buffer", None))}
+    for one in sorted(held, key=lambda one: (id(one) in streams, issubclass(type(one), io.BufferedWriter))):
         try:
-            stream.flush()
+            one.flush()
         except Exception:
             # closed, or the program's own
             continue
-    # Python's own is the program's door
-    posix._exit(status)  # pyright: ignore[reportPrivateUsage]
+    over()

@@ -123,12 +123,14 @@ class Concert:
         own = RankReport(_numbered(report, number), end, sent, received, is_share_good)
         if terminated:
             self._channel.hurry()
+        status = report.run.exit_status
         try:
-            if not terminated and report.run.exit_status.script not in (0, None):
-                # its launcher would end all ranks as soon as this one is gone, and this one waits for them
+            if self._stops and not terminated and status.script and status.whynan:
+                # the launcher would end all ranks as soon as this one is gone
                 self._channel.alarm()
             self._channel.post(own.to_document())
-            held = self._channel.collect(stopping=stopped or terminated or self._channel.is_alarmed)
+            waits = stopped or terminated or bool(status.script and self._channel.is_alarmed)
+            held = self._channel.collect(waits=waits)
             if held is None:
                 return None
             ranks = {n: own if n == number else RankReport.from_document(document) for n, document in held.items()}
@@ -160,6 +162,7 @@ class Concert:
         if self._hooks is not None:
             self._hooks.remove()
         self._channel.abandon_in_child()
+        self._calls.abandon_in_child()
 
     def _stop_blocked(self) -> None:
         self._blocked = True

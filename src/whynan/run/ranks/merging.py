@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from whynan.records import Note, RankRun, Report, Site, Transfer
 from whynan.run.pipeline import VERDICTS
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from whynan.records import Finding
 
 End = Literal["ended", "stopped", "blocked", "terminated", "missing"]
+_IN_A_STEP: Final = {"data": 0, "forward": 1, "backward": 2, "accumulation": 3, "collective": 3, "optimizer": 4}
+"""The phases as a step has them."""
 Key = tuple[str, int, str]
 """A call of a collective: its group, its number in that group, its operation."""
 
@@ -77,18 +79,20 @@ class RankReport:
 
 
 def merge_ranks(ranks: Mapping[int, RankReport], world: int) -> Report:
-    """One report of several ranks; ``ranks`` has at least one, by number."""
+    """One report of several ranks; ``ranks`` has at least one, by number, the first to end first."""
     arrivals = _Arrivals(ranks, world)
     findings = _folded(arrivals.resolve((n, f) for n in sorted(ranks) for f in ranks[n].report.findings))
     damaging = _folded((n, f) for n in sorted(ranks) for f in ranks[n].report.damaging)
     absorbed = _folded((n, f) for n in sorted(ranks) for f in ranks[n].report.absorbed)
     findings = sorted(findings, key=_order)
     first = findings[0].rank if findings else None
-    base = ranks[min(ranks) if first is None else first].report
+    if first is None:
+        first = next((n for n, r in ranks.items() if r.report.run.exception), min(ranks))
+    base = ranks[first].report
     explained = any(f.severity == "error" for f in findings)
     # what a rank says that only received says nothing of the cause
     speaking = [n for n in sorted(ranks) if not explained or ranks[n].report is base or _is_own(ranks[n], n, findings)]
-    verdicts = [ranks[n].report.verdict for n in (speaking if explained else sorted(ranks))]
+    verdict = "nonfinite" if explained else min((r.report.verdict for r in ranks.values()), key=VERDICTS.index)
     coverage = base.coverage.model_copy(
         update={
             "events": sum(r.report.coverage.events for r in ranks.values()),
@@ -113,7 +117,7 @@ def merge_ranks(ranks: Mapping[int, RankReport], world: int) -> Report:
     )
     return base.model_copy(
         update={
-            "verdict": "nonfinite" if explained else min(verdicts, key=VERDICTS.index),
+            "verdict": "inconclusive" if verdict == "clean" and len(ranks) < world else verdict,
             "findings": tuple(findings),
             "damaging": tuple(damaging),
             "absorbed": tuple(absorbed),
@@ -153,6 +157,8 @@ class _Arrivals:
     def __init__(self, ranks: Mapping[int, RankReport], world: int) -> None:
         self._ranks = ranks
         self._world = world
+        self._births: list[tuple[int, Finding]] = []
+        self._arrived: list[tuple[int, Finding]] = []
         self._senders: dict[Key, list[tuple[int, Crossing]]] = {}
         for number, rank in ranks.items():
             for crossing in rank.sent:
@@ -161,31 +167,43 @@ class _Arrivals:
     def resolve(self, found: Iterable[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
         """The births, each with the ranks that it was sent to; an arrival stays where no sender is known."""
         known = list(found)
-        births = [(n, f) for n, f in known if _operation_of(f) is None]
-        arrivals = [(n, f) for n, f in known if _operation_of(f) is not None]
+        self._births = [(n, f) for n, f in known if _operation_of(f) is None]
+        self._arrived = [(n, f) for n, f in known if _operation_of(f) is not None]
         transfers: dict[int, list[Transfer]] = {}
         left: list[tuple[int, Finding]] = []
-        for number, finding in arrivals:
+        for number, finding in self._arrived:
             crossing = self._crossing(number, finding)
-            senders = [] if crossing is None else self._senders.get(crossing.key, [])
-            senders = [(n, c) for n, c in senders if n != number]
-            sources = [(n, f) for n, f in births if n in {s for s, _ in senders}]
-            if senders and not sources:
-                births += (harmless := self._sent_without_harm(senders[0][0], finding))
-                sources = harmless
-            if not senders:
+            sent = {} if crossing is None else dict(self._senders.get(crossing.key, ()))
+            sent.pop(number, None)
+            sources = [(n, f) for n in sent for f in self._births_behind(n, finding, {number})]
+            if not sent:
                 # by what torch itself calls, as DistributedDataParallel does, or in a replay
-                sources = [(n, f) for n, f in births if n != number and f.step == finding.step]
+                made = {n: (n, f) for n, f in reversed(self._births) if n != number and f.step == finding.step}
+                sources = [made[n] for n in sorted(made)]
             if not sources:
-                left.append((number, self._unsent(number, finding, crossing, senders)))
-                continue
-            sender, birth = sources[0]
-            sent = next((c for n, c in senders if n == sender), None)
-            told = transfers.setdefault(id(birth), [])
-            _add(told, _transfer(finding, crossing, sender, sent, number))
-        told = [(n, f.model_copy(update={"transfers": tuple(transfers.get(id(f), ()))})) for n, f in births]
-        told = self._with_shares(told)
-        return [*told, *left]
+                left.append((number, self._unsent(number, finding, crossing, [*sent])))
+            for sender, birth in sources:
+                told = transfers.setdefault(id(birth), [])
+                _add(told, _transfer(finding, crossing, sender, sent.get(sender), number))
+        told = [(n, f.model_copy(update={"transfers": tuple(transfers.get(id(f), ()))})) for n, f in self._births]
+        return [*self._with_shares(told), *left]
+
+    def _births_behind(self, sender: int, arrived: Finding, passed: set[int]) -> list[Finding]:
+        """What a rank has sent: a birth of its own, what it had from others itself, or what did no harm there."""
+        own = [f for n, f in self._births if n == sender]
+        if own:
+            return [next((f for f in own if f.step == arrived.step), own[0])]
+        further: dict[int, Finding] = {}
+        for number, finding in self._arrived:
+            crossing = self._crossing(number, finding) if number == sender else None
+            for n, _ in () if crossing is None else self._senders.get(crossing.key, ()):
+                if n not in passed | {sender}:
+                    found = self._births_behind(n, finding, passed | {sender})
+                    further |= {id(f): f for f in found}
+        if not further:
+            self._births += (harmless := self._sent_without_harm(sender, arrived))
+            return [f for _, f in harmless]
+        return [*further.values()]
 
     def _sent_without_harm(self, number: int, arrived: Finding) -> list[tuple[int, Finding]]:
         """The births of a rank that did no harm there: one of them did it where it arrived."""
@@ -203,26 +221,29 @@ class _Arrivals:
         good = tuple(n for n, rank in self._ranks.items() if rank.shares)
         if not good:
             return births
-        sent = [(n, f) for n, f in births if f.severity == "error"]
-        if not sent:
-            return births
-        number, first = sent[0]
-        shared = Transfer(operation="all_reduce", sender=number, receivers=tuple(n for n in good if n != number))
-        told = first.model_copy(update={"transfers": (*first.transfers, shared)})
-        return [(n, told if f is first else f) for n, f in births]
+        told = list(births)
+        sent: set[int] = set()
+        for place, (number, birth) in enumerate(births):
+            if birth.severity == "error" and number not in sent and set(good) - {number}:
+                sent.add(number)
+                shared = Transfer(
+                    operation="all_reduce", sender=number, receivers=tuple(n for n in good if n != number)
+                )
+                told[place] = number, birth.model_copy(update={"transfers": (*birth.transfers, shared)})
+        return told
 
     def _unsent(
         self,
         number: int,
         finding: Finding,
         crossing: Crossing | None,
-        senders: Sequence[tuple[int, Crossing]],
+        senders: Sequence[int],
     ) -> Finding:
         """An arrival whose birth no rank has: from a rank without a report, or made by the collective itself."""
         site = crossing.site if crossing is not None else None
         if senders or crossing is None or len(self._ranks) < self._world or not _reduces(crossing.key[2]):
             known = None if crossing is None else crossing.sender
-            transfer = _transfer(finding, crossing, senders[0][0] if senders else known, None, number)
+            transfer = _transfer(finding, crossing, senders[0] if senders else known, None, number)
             return finding.model_copy(update={"transfers": (transfer,)})
         value = finding.element.value
         is_nan = value is None or math.isnan(value)
@@ -312,6 +333,7 @@ def _folded(found: Iterable[tuple[int, Finding]]) -> list[Finding]:
 
 
 def _order(finding: Finding) -> tuple[object, ...]:
-    """Errors first, then by step; births before what only arrived."""
+    """Errors first, then by step and, within one, as a step is made; births before what only arrived."""
     step = math.inf if finding.step is None else finding.step
-    return finding.severity != "error", step, _operation_of(finding) is not None, finding.rank or 0
+    phase = _IN_A_STEP.get(finding.phase, _IN_A_STEP["forward"])
+    return finding.severity != "error", step, _operation_of(finding) is not None, phase, finding.rank or 0

@@ -20,7 +20,7 @@ from whynan.capture.ranks import CollectiveRefused
 from whynan.capture.torch.interposition.wrappers import call_fenced, install_door, register_door, strip_own_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator
 
     from whynan.records import Site
 
@@ -60,6 +60,8 @@ class Call:
     results: list[Tensor] = field(default_factory=list[Tensor])
     lost: str = ""
     bytes: int = 0
+    work: int = 0
+    """The identity of the work that is waited for; 0 where none is."""
     sender: int | None = None
     """The only rank that puts something in; None where all do."""
 
@@ -101,6 +103,7 @@ class CallLog:
         self._bytes = 0
         self._counts: dict[tuple[str, str], int] = {}
         self._pending: dict[int, tuple[Any, Call, list[Tensor]]] = {}
+        """The works of the last steps that nobody has waited for, within the same budget."""
         self._steps: deque[float] = deque([0.0], maxlen=3)
         self._undo: list[Callable[[], object]] = []
         self._lock = threading.Lock()
@@ -121,6 +124,12 @@ class CallLog:
         """Leave them."""
         while self._undo:
             self._undo.pop()()
+        self._pending.clear()
+
+    def abandon_in_child(self) -> None:
+        """In a forked child: nothing is kept, and the lock may be held by a thread that is not there."""
+        self._lock = threading.Lock()
+        self.remove()
 
     def end_step(self) -> None:
         """An optimizer is about to step: what was given two steps before is not replayed any more."""
@@ -128,11 +137,11 @@ class CallLog:
             oldest = self._steps[0]
             self._steps.append(time.monotonic())
             while self._calls and self._calls[0].began < oldest:
-                self._bytes -= self._calls.popleft().bytes
+                self._forget(self._calls.popleft())
 
     def calls_since(self, began: float) -> deque[Call]:
         """The calls since a moment."""
-        self._settle(every=True)
+        self._settle()
         with self._lock:
             return deque(call for call in self._calls if call.began >= began)
 
@@ -150,9 +159,9 @@ class CallLog:
     def _door(self, name: str, written: int | None, original: Any) -> Any:
         @functools.wraps(original)
         def door(*args: Any, **kwargs: Any) -> Any:
-            if torch.compiler.is_compiling():
+            if torch.compiler.is_compiling() or self.here.current is not None:
+                # what a tensor's own __torch_function__ calls is the same call
                 return original(*args, **kwargs)
-            outer = self.here.current
             call = call_fenced(self._fail, self._begin, name, args, kwargs)
             self.here.current = call
             try:
@@ -161,7 +170,7 @@ class CallLog:
                 strip_own_frames(error)
                 raise
             finally:
-                self.here.current = outer
+                self.here.current = None
             if call is not None and self.here.replayed is None:
                 call_fenced(self._fail, self._end, call, written, args, kwargs, out)
             return out
@@ -211,7 +220,7 @@ class CallLog:
             number = self._counts[group, counted] = self._counts.get((group, counted), 0) + 1
             call = Call(name, group, number, time.monotonic(), sender=_sender(name, args, kwargs))
             if len(self._calls) == self._calls.maxlen:
-                self._bytes -= self._calls[0].bytes
+                self._forget(self._calls[0])
             self._calls.append(call)
         return call
 
@@ -235,41 +244,53 @@ class CallLog:
             tensors = list(tensors_of(kwargs.get("gather_list")))
         if isinstance(out, distributed.Work) and call.operation != "recv":
             call.lost = "nobody has waited for it"
-            self._pending[id(out)] = (out, call, tensors)
-            self._settle()
-            return
-        self._keep(call, tensors)
+            if self._has_room(call, tensors):
+                call.work = id(out)
+                self._pending[call.work] = out, call, tensors
+        elif self._has_room(call, tensors):
+            self._keep(call, tensors)
 
     def _waited(self, work: Any) -> None:
-        _, call, tensors = self._pending.pop(id(work), (None, None, ()))
+        _, call, tensors = self._pending.pop(id(work), (None, None, []))
         if call is not None:
             call.lost = ""
             self._keep(call, tensors)
 
-    def _settle(self, *, every: bool = False) -> None:
-        """Let go of what nobody waits for any more."""
-        if not every and len(self._pending) < 64:
-            return
-        for _, (work, call, tensors) in list(self._pending.items()):
+    def _settle(self) -> None:
+        """Keep what is there already, and was not waited for: nothing has been read since as far as the program may."""
+        for work, _, _ in list(self._pending.values()):
             if work.is_completed():
-                self._pending.pop(id(work), None)
-                if every:
-                    # not waited for, and nothing has been read since as far as the program may
-                    call.lost = ""
-                    self._keep(call, tensors)
+                self._waited(work)
 
-    def _keep(self, call: Call, tensors: Iterable[Tensor]) -> None:
-        held = list(tensors)
-        size = sum(t.nbytes for t in held)
-        budget = self._budget if all(t.device.type == "cpu" for t in held) else self._budget // _DEVICE_SHARE
-        if self._bytes + size > budget:
-            call.lost = "more was exchanged in a step than is kept (--memory)"
-            return
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-            call.results = [t.detach().clone() for t in held]
-        call.bytes = size
+    def _has_room(self, call: Call, tensors: list[Tensor]) -> bool:
+        """Whether what a call gives can be kept; it has its place in the budget from here on."""
+        if not all(map(_is_plain, tensors)):
+            call.lost = "it is no plain tensor"
+            return False
+        size = sum(t.nbytes for t in tensors)
+        budget = self._budget if all(t.device.type == "cpu" for t in tensors) else self._budget // _DEVICE_SHARE
         with self._lock:
+            if self._bytes + size > budget:
+                call.lost = "more was exchanged in a step than is kept (--memory)"
+                return False
+            call.bytes = size
             self._bytes += size
+        return True
+
+    def _keep(self, call: Call, tensors: list[Tensor]) -> None:
+        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            call.results = [t.detach().clone() for t in tensors]
+
+    def _forget(self, call: Call) -> None:
+        self._bytes -= call.bytes
+        if call.work in self._pending and self._pending[call.work][1] is call:
+            del self._pending[call.work]
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether it has memory of its own, of numbers: it is not sparse, quantized, of no device, or a wrapper."""
+    kinds = (Tensor, torch.nn.Parameter)
+    return type(tensor) in kinds and tensor.layout == torch.strided and not (tensor.is_quantized or tensor.is_meta)
 
 
 _active: CallLog | None = None

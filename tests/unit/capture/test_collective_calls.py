@@ -1,0 +1,88 @@
+"""The program's calls of collectives, as they are kept for a replay: what is kept, of which tensors, and how much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from whynan.capture.torch.interposition import collective_calls
+from whynan.capture.torch.interposition.collective_calls import CallLog
+
+pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")
+Distributed: Any = dist
+
+
+@pytest.fixture(scope="module")
+def group() -> Iterator[None]:
+    dist.init_process_group("gloo", store=Distributed.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def fail() -> bool:
+    raise
+
+
+@pytest.fixture
+def log(group: None) -> Iterator[CallLog]:
+    del group
+    made = CallLog(1 << 10, fail)
+    made.install()
+    yield made
+    made.remove()
+
+
+def sum_of(tensor: torch.Tensor) -> None:
+    dist.all_reduce(tensor)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: torch.eye(3).to_sparse(), id="sparse"),
+        pytest.param(lambda: torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8), id="quantized"),
+        pytest.param(lambda: torch.ones(3, device="meta"), id="meta"),
+        pytest.param(lambda: torch.ones(3).as_subclass(type("Own", (torch.Tensor,), {})), id="subclass"),
+    ],
+)
+def test_what_is_no_plain_tensor_is_not_kept_and_no_error(make: Callable[[], torch.Tensor], log: CallLog) -> None:
+    try:
+        sum_of(make())
+    except (RuntimeError, NotImplementedError):
+        # gloo's own word; what it gave is looked at all the same
+        call = collective_calls.Call("all_reduce", "", 1, 0.0)
+        log._end(call, 0, (make(),), {}, None)  # pyright: ignore[reportPrivateUsage]
+    else:
+        (call,) = log.calls_since(0.0)
+    assert (call.results, call.lost) == ([], "it is no plain tensor")
+
+
+def test_what_a_call_gave_is_kept_as_it_was(log: CallLog) -> None:
+    x = torch.arange(3.0)
+    sum_of(x)
+    x += 1
+    (call,) = log.calls_since(0.0)
+    assert [t.tolist() for t in call.results] == [[0.0, 1.0, 2.0]]
+
+
+def test_what_is_not_waited_for_is_held_within_the_budget(log: CallLog) -> None:
+    works = [dist.all_reduce(torch.ones(100), async_op=True) for _ in range(8)]
+    assert len(log._pending) == 2  # pyright: ignore[reportPrivateUsage]
+    for work in works:
+        work.wait()
+    calls = log.calls_since(0.0)
+    assert [len(call.results) for call in calls] == [1, 1, *[0] * 6]
+    assert all("--memory" in call.lost for call in [*calls][2:])
+
+
+def test_what_nobody_has_waited_for_is_let_go_of_with_its_step(log: CallLog) -> None:
+    for _ in range(8):
+        dist.all_reduce(torch.ones(30), async_op=True)
+        log.end_step()
+    assert len(log._pending) <= 3  # pyright: ignore[reportPrivateUsage]
+    (*_, last) = log.calls_since(0.0)
+    assert [t.tolist() for t in last.results] == [[1.0] * 30]

@@ -1,0 +1,105 @@
+"""One report of several ranks: which was first, who sent what to whom, and what a rank without a report leaves open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.run.test_merging import found, report
+from whynan.records import Coverage, ExitStatus, Note, Report, Run, Site
+from whynan.run.ranks.merging import Crossing, RankReport, merge_ranks
+
+KEY = ("0", 7, "all_reduce")
+
+
+def line(number: int) -> Site:
+    return Site(file="net.py", line=number, column=1, end_line=number, end_column=9, code="x", function="step")
+
+
+def arrived(operation: str = "allreduce", **more: Any) -> Any:
+    since = Note.create("left_by_processes", operation=operation)
+    origin = Note.create("entered", sort=None, dtype=None, tensor=None, literal=False, since=since)
+    return found(birth="entered", rule="WN101", origin=origin, site=line(90), **more)
+
+
+def clean(exception: str | None = None, script: int = 0) -> Report:
+    run = Run(command="train.py", exit_status=ExitStatus(script=script, whynan=0), exception=exception)
+    return Report(verdict="clean", run=run, coverage=Coverage(events=1, eager=1))
+
+
+def bad(*findings: Any) -> Report:
+    return report(findings=findings)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_the_verdict_is_clean_only_where_every_rank_has_a_report(world: int) -> None:
+    merged = merge_ranks({0: RankReport(clean(), "ended"), 1: RankReport(clean(), "ended")}, world)
+    assert merged.verdict == ("clean" if world == 2 else "inconclusive")
+    missing = [] if world == 2 else ["rank 2 of 3 left no report"]
+    assert [*merged.coverage.notes] == missing
+    assert [rank.end for rank in merged.run.ranks] == ["ended", "ended", "missing"][:world]
+
+
+def test_of_one_step_what_comes_before_is_first_and_then_the_lower_rank() -> None:
+    here = bad(found(phase="backward", site=line(4)), found(phase="optimizer", site=line(5)))
+    there = bad(found(phase="forward", site=line(6)), found(phase="backward", site=line(7)))
+    merged = merge_ranks({0: RankReport(here, "stopped"), 1: RankReport(there, "stopped")}, 2)
+    order = [(f.rank, f.phase) for f in merged.findings]
+    assert order == [(1, "forward"), (0, "backward"), (1, "backward"), (0, "optimizer")]
+
+
+def test_an_earlier_step_is_before_an_earlier_phase() -> None:
+    here, there = bad(found(phase="optimizer", step=2)), bad(found(phase="forward", step=3))
+    merged = merge_ranks({0: RankReport(there, "stopped"), 1: RankReport(here, "stopped")}, 2)
+    assert [(f.rank, f.step) for f in merged.findings] == [(1, 2), (0, 3)]
+
+
+def test_each_rank_that_has_put_a_bad_number_in_is_told_as_a_sender() -> None:
+    ranks = {
+        number: RankReport(bad(found(site=line(10 + number))), "stopped", sent=(Crossing(KEY, line(20)),))
+        for number in (0, 1)
+    }
+    ranks[2] = RankReport(bad(arrived()), "stopped", received=(Crossing(KEY, line(20)),))
+    merged = merge_ranks(ranks, 3)
+    told = [(f.rank, [(t.operation, t.sequence, t.sender, t.receivers) for t in f.transfers]) for f in merged.findings]
+    assert told == [(0, [("all_reduce", 7, 0, (2,))]), (1, [("all_reduce", 7, 1, (2,))])]
+
+
+def test_what_a_rank_passes_on_is_told_of_the_rank_that_bore_it() -> None:
+    first, second = ("0 0>1", 1, "send"), ("0 1>2", 1, "send")
+    merged = merge_ranks(
+        {
+            0: RankReport(bad(found()), "stopped", sent=(Crossing(first, line(20)),)),
+            1: RankReport(
+                bad(arrived("send")),
+                "stopped",
+                sent=(Crossing(second, line(21)),),
+                received=(Crossing(first, line(30), 0),),
+            ),
+            2: RankReport(bad(arrived("send")), "stopped", received=(Crossing(second, line(30), 1),)),
+        },
+        3,
+    )
+    (one,) = merged.findings
+    assert one.rank == 0
+    assert sorted((t.sender, t.receivers) for t in one.transfers) == [(0, (1,)), (1, (2,))]
+
+
+def test_each_birth_is_told_as_sent_to_the_ranks_whose_own_part_was_good() -> None:
+    ranks = {number: RankReport(bad(found(site=line(10 + number))), "stopped") for number in (0, 1)}
+    ranks[2] = RankReport(clean(), "stopped", shares=True)
+    merged = merge_ranks(ranks, 3)
+    assert [[(t.sender, t.receivers) for t in f.transfers] for f in merged.findings] == [[(0, (2,))], [(1, (2,))]]
+
+
+def test_the_exception_is_that_of_the_rank_that_ended_first() -> None:
+    lost = RankReport(clean("RuntimeError: connection closed", 1), "ended")
+    merged = merge_ranks({1: RankReport(clean("ValueError: seven", 1), "ended"), 0: lost}, 2)
+    assert merged.run.exception == "ValueError: seven"
+    assert merged.run.exit_status.script == 1
+
+
+def test_what_a_rank_hands_in_comes_out_as_it_was() -> None:
+    one = RankReport(bad(found(), arrived()), "blocked", (Crossing(KEY, line(2), 1),), (Crossing(KEY, None),), True)
+    assert RankReport.from_document(one.to_document()) == one
