@@ -30,6 +30,7 @@ from whynan.verify.tally import Example, Ledger
 from whynan.verify.truth import (
     BESIDE,
     UnknowableError,
+    excused_truths,
     is_light,
     nearby_truths,
     nearest_values,
@@ -436,11 +437,13 @@ class Judgement:
         return {number for _, number in sorted(ranked)[:ASKED]}
 
     def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> Mapping[str, Truth] | None:
-        found = None
+        found: Mapping[str, Truth] | None = None
         if self._needs_truth(case, new):
             bits = _BITS[case.sample.nature]
             try:
                 found = truths(self.original, case, new, bits=bits)
+                if not self.strict and not case.given:
+                    found = excused_truths(self.repaired, case, new, found)
             except UnknowableError as what:
                 self.missing = str(what)
         ledger.add(case, new, found, strict=self.strict, judged=found is None)

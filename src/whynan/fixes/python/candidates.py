@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.from_python import Reader, find_helper
+from whynan.expr.log_space import logarithm
 from whynan.expr.match import Match, Matcher
 from whynan.expr.pattern import pattern
 from whynan.expr.term import Term
@@ -22,6 +23,7 @@ from whynan.fixes.python.imports import statements_of, with_imports
 from whynan.fixes.python.write import NAMINGS, UnwritableError
 from whynan.ops.signatures import CASTS, ELEMENTWISE, VIEWS
 from whynan.ops.table import TORCH
+from whynan.records.intents import FixIntent
 from whynan.source.calls import operator_of
 from whynan.source.text import Place, apply_edits, own_names, parse_or_none, shortened
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from whynan.fixes.python.formula import Edit
     from whynan.fixes.python.write import Naming
     from whynan.records import Finding
-    from whynan.records.intents import FixIntent, FixKind
+    from whynan.records.intents import FixKind
     from whynan.source.dataflow import Definition
 
 
@@ -141,9 +143,10 @@ def candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> lis
     left_out = None if finding.around is None else finding.around.left_out
     masked = left_out is not None and left_out.op.split(".")[1] in ("mul", "nan_to_num")
     spots = [spot, *_callers(spot, finding)]
-    return _without_repeats(
-        [*_double_where_candidates(spot, masked), *(_first_candidate(spots, intent) for intent in wanted)]
-    )
+    found = [*_double_where_candidates(spot, masked), *(_first_candidate(spots, intent) for intent in wanted)]
+    if not any(isinstance(one, Candidate) and one.kind == "reformulation" for one in found):
+        found += [one for one in map(_log_space_candidate, spots) if one is not None][:1]
+    return _without_repeats(found)
 
 
 def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
@@ -154,6 +157,7 @@ def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixInte
         return [Declined(intent.title, spot) for intent in wanted]
     spots = [spot, *_callers(spot, finding)]
     found = [one for masked in (False, True) for one in _double_where_candidates(spot, masked)]
+    found += [one for one in map(_log_space_candidate, spots) if one is not None]
     return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
 
 
@@ -244,6 +248,28 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
             except UnwritableError as error:
                 reason, unfit = str(error), False
     return Declined(intent.title, reason, unfit)
+
+
+_IN_LOG_SPACE: Final = "the logarithm made of those of its parts, in which no exponential is left"
+
+
+def _log_space_candidate(spot: Spot) -> Candidate | Declined | None:
+    """The logarithm of an expression around the birth by those of its parts; None where there is none."""
+    found = None
+    for root in roots_of(spot.reader, spot.start):
+        known = logarithm(spot.reader, spot.reader.read(root))
+        if known is None or spot.birth not in known[1].nodes:
+            continue
+        intent = FixIntent(_IN_LOG_SPACE, "reformulation", "log(x)", known[0])
+        for naming in NAMINGS:
+            try:
+                edited = Editor(spot.reader, naming, spot.numbers).edit_match(
+                    root, pattern("log(x)")[1], intent, known[1]
+                )
+                return _match_candidate(spot, intent, known[1], [edited])
+            except UnwritableError as error:
+                found = Declined(_IN_LOG_SPACE, str(error))
+    return found
 
 
 def _is_repeatable(spot: Spot, match: Match) -> bool:
