@@ -63,6 +63,8 @@ def where_zero(condition: str, function: str, x: str, *, value: str = "0", safe:
 
 QUOTIENT: Final = (guard("a denominator of 1 where it is 0", "a / b", "a / where(b == 0, 1, b)", denominator="b"),)
 """A quotient is what is above the line where what is below it is 0: of 0 / 0 that is 0."""
+
+
 def _in_parentheses(text: str) -> str:
     return f"({text})" if " " in text else text
 

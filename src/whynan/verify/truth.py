@@ -11,7 +11,7 @@ import numpy as np
 from whynan.ops.names import base_name
 from whynan.ops.table import TORCH
 from whynan.verify.arrays import array_of, dtype_name, is_float, tensors_in
-from whynan.verify.comparison import NOISY, Truth, is_far, spacing, standing
+from whynan.verify.comparison import Truth, is_far, spacing, standing
 from whynan.verify.oracle import Unsupported, exact, noise_floor, noisy_outputs
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ BESIDE: Final = 1e-6
 """So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
 _WORSE: Final = (8.0, 64.0, 512.0)
 """By so many unit roundoffs more may what is out of a domain have come there by rounding."""
+_OWN_NOISE: Final = 64.0
+"""So many times its own rounding noise may a repaired formula be off at extremes where the original is bad."""
+_NO_DIGIT: Final = 0.1
+"""By so much of itself is a number off that has no digit left."""
 _SIGNS: Final = 191
 """The seed of the signs of gradients from behind."""
 
@@ -77,8 +81,9 @@ def excused_truths(
 ) -> Mapping[str, Truth]:
     """The truths, undecided where what was bad is a number now that the repaired's own rounding keeps from the exact.
 
-    A logarithm of a great magnitude has no digit left for what is added to it. The original, which is bad there, does
-    not tell how much of it rounding may take.
+    Beside a great number no digit is left for what is added to it, and the original, which is bad there, does not tell
+    how much of that rounding may take. Gradients are used as a whole, and have the noise of all their elements; at an
+    extreme that of ``logsumexp``, which is exp(x - y), has no digit where y was rounded by about 1.
     """
     off = {
         name: ~np.isfinite(old) & standing(old, new[name], dtype, told[name]).invented
@@ -95,7 +100,10 @@ def excused_truths(
         return told
     found = dict(told)
     for name, mask in off.items():
-        own = mask & (np.abs(new[name] - told[name].values) <= NOISY * noise[name])
+        room = noise[name] if name.isdecimal() else noise[name].max(initial=0.0)
+        own = mask & (np.abs(new[name] - told[name].values) <= _OWN_NOISE * room)
+        if case.sample.nature == "extreme" and case.rounded(name, new, at_most=False) > _NO_DIGIT:
+            own = mask
         found[name] = replace(told[name], undecided=told[name].undecided | own)
     return found
 
