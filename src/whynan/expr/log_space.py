@@ -122,7 +122,8 @@ class LogSpace:
             formula = f"logaddexp({formula}, {log})"
         if constant == 1:
             return f"softplus({formula})"
-        return formula if not constant else f"softplus(({formula}) - {math.log(constant)!r}) + {math.log(constant)!r}"
+        log = f"{math.log(constant):+.17g}" if constant else ""
+        return f"softplus(({formula}) {'-' if log[0] == '+' else '+'} {log[1:]}) {log[0]} {log[1:]}" if log else formula
 
     def _complement(self, term: Term, depth: int) -> str | None:
         """The logarithm of 1 less a term."""

@@ -86,7 +86,9 @@ def excused_truths(
     extreme that of ``logsumexp``, which is exp(x - y), has no digit where y was rounded by about 1.
     """
     off = {
-        name: ~np.isfinite(old) & standing(old, new[name], dtype, told[name]).invented
+        name: standing(
+            *(old, new[name], dtype, told[name]), usual=case.usual.get(name, 0.0), rounded=case.rounded(name, new)
+        ).invented
         for name, (old, dtype) in case.old.items()
         if name in told
     }

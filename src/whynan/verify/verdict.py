@@ -430,7 +430,7 @@ class Judgement:
             else:
                 ledger.add(case, new, None, strict=self.strict, judged=False)
 
-    def _overflows_before(self, case: Case, new: Mapping[str, Any]) -> bool:
+    def _overflows_before(self, case: Case, new: dict[str, Any]) -> bool:
         """Whether an extreme input overflows in both forms of a function, where it is scaled before they part.
 
         What one form happens to make of that Inf is nothing that the other has to keep: ``exp(x / t) / sum`` gives 0

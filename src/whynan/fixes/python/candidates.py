@@ -253,23 +253,19 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
 _IN_LOG_SPACE: Final = "the logarithm made of those of its parts, in which no exponential is left"
 
 
-def _log_space_candidate(spot: Spot) -> Candidate | Declined | None:
+def _log_space_candidate(spot: Spot) -> Candidate | None:
     """The logarithm of an expression around the birth by those of its parts; None where there is none."""
-    found = None
     for root in roots_of(spot.reader, spot.start):
-        known = logarithm(spot.reader, spot.reader.read(root))
-        if known is None or spot.birth not in known[1].nodes:
+        formula, match = logarithm(spot.reader, spot.reader.read(root)) or ("", None)
+        if match is None or spot.birth not in match.nodes:
             continue
-        intent = FixIntent(_IN_LOG_SPACE, "reformulation", "log(x)", known[0])
+        intent = FixIntent(_IN_LOG_SPACE, "reformulation", "log(x)", formula)
         for naming in NAMINGS:
-            try:
-                edited = Editor(spot.reader, naming, spot.numbers).edit_match(
-                    root, pattern("log(x)")[1], intent, known[1]
-                )
-                return _match_candidate(spot, intent, known[1], [edited])
-            except UnwritableError as error:
-                found = Declined(_IN_LOG_SPACE, str(error))
-    return found
+            with suppress(UnwritableError):
+                editor = Editor(spot.reader, naming, spot.numbers)
+                edited = editor.edit_match(root, pattern(intent.pattern)[1], intent, match)
+                return _match_candidate(spot, intent, match, [edited])
+    return None
 
 
 def _is_repeatable(spot: Spot, match: Match) -> bool:
