@@ -93,7 +93,9 @@ class LogSpace:
             return None
         below = [factor for factor in rest if is_divisor(factor)]
         above = [factor for factor in rest if not is_divisor(factor)]
-        formula = " + ".join(f"({log})" for log in known)
+        known.sort(key=lambda log: log.startswith("-("))
+        formula = "".join(f" - {log[1:]}" if i and log[:2] == "-(" else f" + ({log})" for i, log in enumerate(known))
+        formula = formula.removeprefix(" + ")
         if above:
             formula += f" + {self._leaf(product_of(above))}"
         for factor in below:
