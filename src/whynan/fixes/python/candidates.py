@@ -422,13 +422,30 @@ def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definiti
     chain = _sorted_definitions(spot, definitions)
     line = _line(spot, root, chain)
     if kind == "reformulation":
-        return chain, line
+        return _from_first_call(spot, root, chain, line)
     for more in levels(spot.reader, root, chain):
         further = _sorted_definitions(spot, more)
         try:
             chain, line = further, _line(spot, root, further)
         except UnwritableError:
             break
+    return chain, line
+
+
+def _from_first_call(spot: Spot, root: Root, chain: list[Definition], line: int) -> tuple[list[Definition], int]:
+    """The definitions with those that stand between them, where what is called in the first is known there alone."""
+    place, reader = spot.place, spot.reader
+    values = [d.value for d in chain if d.value is not None]
+    first = min((place.statement(value).lineno for value in values), default=line)
+    if first >= line or all(reader.is_pure(value) for value in values):
+        return chain, line
+    pieces: list[Root] = [*values, root]
+    read = dict.fromkeys(reader.reaching.single_definition(name) for piece in pieces for name in _names(piece))
+    made = [d for d in read if d is not None and isinstance(d.value, ast.expr) and d.node is not None]
+    between = [d for d in made if d.value is not None and first <= place.statement(d.value).lineno < line]
+    with suppress(UnwritableError):
+        further = _sorted_definitions(spot, [*chain, *between])
+        return further, _line(spot, root, further)
     return chain, line
 
 
