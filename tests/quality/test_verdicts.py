@@ -36,6 +36,7 @@ STATED: Final = (
     "standardised",
     "arc cosine",
     "masked mean",
+    "power of a negative base",
 )
 """Rows whose right mends give a number where there is no exact value or gradient, which has to be stated."""
 PASSED: Final = ("verified", "guarded")

@@ -63,6 +63,73 @@ def where_zero(condition: str, function: str, x: str, *, value: str = "0", safe:
 
 QUOTIENT: Final = (guard("a denominator of 1 where it is 0", "a / b", "a / where(b == 0, 1, b)", denominator="b"),)
 """A quotient is what is above the line where what is below it is 0: of 0 / 0 that is 0."""
+
+
+def _in_parentheses(text: str) -> str:
+    return f"({text})" if " " in text else text
+
+
+_QUOTIENT_LIMITS: Final = {
+    **dict.fromkeys(("sin(x)", "tan(x)", "asin(x)", "atan(x)", "sinh(x)", "tanh(x)", "asinh(x)", "atanh(x)"), "1"),
+    "exp(x) - 1": "1 + x / 2",
+    "1 - exp(-x)": "1 - x / 2",
+    "log(1 + x)": "1 - x / 2",
+    "1 - cos(x)": "x / 2",
+}
+"""What is 0 at 0: over x it comes to this, with this slope."""
+_INVERSE_LIMITS: Final = {
+    **dict.fromkeys(("sin(x)", "tan(x)", "asin(x)", "atan(x)", "sinh(x)", "tanh(x)", "asinh(x)", "atanh(x)"), "1"),
+    "exp(x) - 1": "1 - x / 2",
+    "1 - exp(-x)": "1 + x / 2",
+    "log(1 + x)": "1 + x / 2",
+}
+LIMITS: Final = (
+    *(
+        reformulation(
+            f"the limit of {_in_parentheses(above)} / x where x is 0",
+            f"({above}) / x",
+            f"where(x == 0, {limit}, ({above}) / where(x == 0, 1, x))",
+        )
+        for above, limit in _QUOTIENT_LIMITS.items()
+    ),
+    *(
+        reformulation(
+            f"the limit of x / {_in_parentheses(below)} where x is 0",
+            f"x / ({below})",
+            f"where(x == 0, {limit}, x / where(x == 0, 1, {below}))",
+        )
+        for below, limit in _INVERSE_LIMITS.items()
+    ),
+    reformulation(
+        "(sin(x / 2) / (x / 2)) ** 2 / 2 instead of (1 - cos(x)) / x ** 2, and its limit where x is 0",
+        "(1 - cos(x)) / x ** 2",
+        "0.5 * where(x == 0, 1, sin(x / 2) / (where(x == 0, 1, x) / 2)) ** 2",
+    ),
+    reformulation(
+        "the limit of (x - sin(x)) / x ** 3 where x is 0",
+        "(x - sin(x)) / x ** 3",
+        "where(x ** 3 == 0, 1 / 6, (x - sin(x)) / where(x ** 3 == 0, 1, x ** 3))",
+        cube="x ** 3",
+    ),
+    reformulation(
+        "the limit of (x ** p - 1) / p where p is 0: a logarithm",
+        "(x ** p - 1) / p",
+        "where(p == 0, log(x) * (1 + p * log(x) / 2), (x ** p - 1) / where(p == 0, 1, p))",
+        logarithm="log(x)",
+    ),
+    reformulation(
+        "the limit of log(x) / (x - 1) where x is 1",
+        "log(x) / (x - 1)",
+        "where(x == 1, (3 - x) / 2, log(x) / where(x == 1, 1, x - 1))",
+    ),
+    reformulation(
+        "the limit of acos(x) / sqrt(1 - x ** 2) where x is 1",
+        "acos(x) / sqrt(1 - x ** 2)",
+        "where(x == 1, (4 - x) / 3, acos(where(x == 1, 0, x)) / sqrt(1 - where(x == 1, 0, x) ** 2))",
+        inside="where(x == 1, 0, x)",
+    ),
+)
+"""A quotient that has a limit where it is 0 / 0, as sin(x) / x does."""
 POLE: Final = (
     guard("0 where the denominator is 0", "a / b", "where(b == 0, 0, a / where(b == 0, 1, b))", denominator="b"),
     guard("0 where the operand is 0", "rsqrt(b)", where_zero("b == 0", "rsqrt({})", "b")),
@@ -139,6 +206,15 @@ SOFTMAX: Final = (
     ),
 )
 """A softmax by hand."""
+MASKED_SOFTMAX: Final = tuple(
+    reformulation(
+        "softmax(x + log(mask)) instead of the masked softmax over its sum",
+        f"y * {part} / sum(y * {part}, d, True)",
+        "softmax(x + log(y), d)",
+    )
+    for part in ("softmax(x, d)", "exp(x)")
+)
+"""A softmax of some logits, taken of all and normalised again: none of those that are left may be more than 0."""
 NORM: Final = (
     reformulation(
         "vector_norm of the row over its largest magnitude, times that",

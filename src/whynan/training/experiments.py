@@ -55,7 +55,7 @@ def _run_wide(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         args, kwargs = _each((args, kwargs), _widened)
         # the engine gives a leaf its gradient in the format of the leaf
         if "dtype" in kwargs and (torch._C._current_autograd_node() is None or wanted is not torch.float32):
-            kwargs["dtype"] = _WIDE.get(wanted, wanted)
+            kwargs["dtype"] = _WIDE.get(kwargs["dtype"], wanted)
     return func(*args, **kwargs)
 
 

@@ -55,15 +55,16 @@ class TorchProgram:
         except UnrecordableError as error:
             raise UnknowableError(str(error)) from error
 
-    def first_overflow(self, arguments: Mapping[str, Any]) -> tuple[str, Tensor] | None:
+    def first_overflow(self, arguments: Mapping[str, Any], *, scaling: bool) -> tuple[str, Tensor] | None:
         """The first operator that makes Inf of finite operands, and what it gives; None where none does.
 
-        Or where it is the operator that makes it: of operands that are not near the limit of their dtype.
+        With ``scaling`` only one that scales a tensor by a number, of operands that are not near the limit of their
+        dtype.
         """
         own = with_tensors(arguments, {name: tensor.clone() for name, tensor in tensors_in(arguments).items()})
         with isolated_random_state(), torch.no_grad(), _Overflows() as seen, suppress(Exception):
             self.function(**own)
-        return seen.first if seen.is_scaling else None
+        return seen.first if seen.is_scaling or not scaling else None
 
     def shrink_case(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
         """A large case cut down to where original and repaired differ; None where the function does not take it so."""

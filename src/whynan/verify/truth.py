@@ -33,6 +33,10 @@ BESIDE: Final = 1e-6
 """So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
 _WORSE: Final = (8.0, 64.0, 512.0)
 """By so many unit roundoffs more may what is out of a domain have come there by rounding."""
+_OWN_NOISE: Final = 64.0
+"""So many times its own rounding noise may a repaired formula be off at extremes where the original is bad."""
+_NO_DIGIT: Final = 0.1
+"""By so much of itself is a number off that has no digit left."""
 _SIGNS: Final = 191
 """The seed of the signs of gradients from behind."""
 
@@ -70,6 +74,40 @@ def _unsupported() -> Generator[None]:
         yield
     except Unsupported as error:
         raise UnknowableError(error.op) from error
+
+
+def excused_truths(
+    repaired: TestedProgram, case: Case, new: Mapping[str, Any], told: Mapping[str, Truth]
+) -> Mapping[str, Truth]:
+    """The truths, undecided where what was bad is a number now that the repaired's own rounding keeps from the exact.
+
+    Beside a great number no digit is left for what is added to it, and the original, which is bad there, does not tell
+    how much of that rounding may take. Gradients are used as a whole, and have the noise of all their elements; at an
+    extreme that of ``logsumexp``, which is exp(x - y), has no digit where y was rounded by about 1.
+    """
+    off = {
+        name: standing(
+            *(old, new[name], dtype, told[name]), usual=case.usual.get(name, 0.0), rounded=case.rounded(name, new)
+        ).invented
+        for name, (old, dtype) in case.old.items()
+        if name in told
+    }
+    if not any(mask.any() for mask in off.values()):
+        return told
+    try:
+        program = repaired.oracle_program(case.sample.arguments, case.sample.needs_grad)
+        with _unsupported():
+            noise = _by_array(program, case, *_floors(program, _inputs(case), _cotangents_by_name(program, case)))
+    except UnknowableError:
+        return told
+    found = dict(told)
+    for name, mask in off.items():
+        room = noise[name] if name.isdecimal() else noise[name].max(initial=0.0)
+        own = mask & (np.abs(new[name] - told[name].values) <= _OWN_NOISE * room)
+        if case.sample.nature == "extreme" and case.rounded(name, new, at_most=False) > _NO_DIGIT:
+            own = mask
+        found[name] = replace(told[name], undecided=told[name].undecided | own)
+    return found
 
 
 def nearby_truths(original: TestedProgram, case: Case, *, bits: int) -> Iterator[dict[str, Truth]]:

@@ -30,6 +30,7 @@ from whynan.verify.tally import Example, Ledger
 from whynan.verify.truth import (
     BESIDE,
     UnknowableError,
+    excused_truths,
     is_light,
     nearby_truths,
     nearest_values,
@@ -276,8 +277,30 @@ class Judgement:
         told += [self.stand_ins[int(name), "unknown"] for name in rounded]
         if not any(given.gradient_zero for given in told):
             gradients = [(name, *case.old[name]) for name in known if not name.isdecimal()]
+            self._check_slopes(case, new, known)
             stated = [s for name, old, dtype in gradients for s in inexact(name, old, new[name], dtype, known[name])]
             self._state(case, seen, self._without_limits(case, new, stated))
+
+    def _check_slopes(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:
+        """Raises where a gradient other than 0 stands that is not the one that the gradients around it come to."""
+        slopes = {
+            name: mended(old, new[name]) & known[name].undefined & (new[name] != 0)
+            for name, (old, _) in case.old.items()
+            if not name.isdecimal() and name in known
+        }
+        if self.strict or not any(there.any() for there in slopes.values()):
+            return
+
+        @cache
+        def around(side: float) -> dict[str, list[Any]]:
+            return self._values(values_around, case, bits=_BITS[case.sample.nature], side=side, gradients=True)
+
+        for name, there in slopes.items():
+            old, given = np.where(there, case.old[name][0], 0.0), new[name]
+            beside = around(BESIDE).get(name, [])
+            found = limit_objection(old, given, beside, None, lambda name=name: around(BESIDE**2).get(name, []))
+            if found is not None:
+                raise RejectedError(wording.implausible_value_text(name, found))
 
     def _without_limits(self, case: Case, new: Mapping[str, Any], stated: Sequence[Stated]) -> list[Stated]:
         """What stands for what has no exact value, but where it is the limit of those around, or a subgradient."""
@@ -407,16 +430,17 @@ class Judgement:
             else:
                 ledger.add(case, new, None, strict=self.strict, judged=False)
 
-    def _overflows_before(self, case: Case, new: Mapping[str, Any]) -> bool:
+    def _overflows_before(self, case: Case, new: dict[str, Any]) -> bool:
         """Whether an extreme input overflows in both forms of a function, where it is scaled before they part.
 
         What one form happens to make of that Inf is nothing that the other has to keep: ``exp(x / t) / sum`` gives 0
-        beside an ``x / t`` of Inf, and a softmax NaN.
+        beside an ``x / t`` of Inf, and a softmax NaN. Of what was bad and is finite now any such Inf explains it.
         """
-        if self.strict or case.sample.nature != "extreme" or not _loses(case, new):
+        loses = _loses(case, new)
+        if self.strict or case.sample.nature != "extreme" or not (loses or is_disputed(case, new)):
             return False
-        was = self.original.first_overflow(case.sample.arguments)
-        now = None if was is None else self.repaired.first_overflow(case.sample.arguments)
+        was = self.original.first_overflow(case.sample.arguments, scaling=loses)
+        now = None if was is None else self.repaired.first_overflow(case.sample.arguments, scaling=loses)
         if was is None or now is None or was[0] != now[0]:
             return False
         return np.array_equal(array_of(was[1]), array_of(now[1]), equal_nan=True)
@@ -436,11 +460,13 @@ class Judgement:
         return {number for _, number in sorted(ranked)[:ASKED]}
 
     def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> Mapping[str, Truth] | None:
-        found = None
+        found: Mapping[str, Truth] | None = None
         if self._needs_truth(case, new):
             bits = _BITS[case.sample.nature]
             try:
                 found = truths(self.original, case, new, bits=bits)
+                if not self.strict and not case.given:
+                    found = excused_truths(self.repaired, case, new, found)
             except UnknowableError as what:
                 self.missing = str(what)
         ledger.add(case, new, found, strict=self.strict, judged=found is None)

@@ -253,6 +253,54 @@ def _bce(x: Any, m: Any) -> Any:
     return -(m * p.log() + (1 - m) * (1 - p).log())
 
 
+def mixtures(draw: torch.Generator, dtype: str) -> dict[str, Any]:
+    """Weights and log densities of a mixture, which all vanish in one row."""
+    x = normal(draw)
+    x[2] -= 3 * LARGE[dtype]
+    return {"x": x, "m": normal(draw).softmax(-1)}
+
+
+def choices(draw: torch.Generator, dtype: str) -> dict[str, Any]:
+    """Logits and a mask of some of them, none of which is among the greatest in one row."""
+    found = masked_rows(draw, dtype)
+    found["m"][3, 0] = 1.0
+    found["x"][1, 1:] += LARGE[dtype]
+    found["m"][1] = torch.tensor([1.0] + [0.0] * 7)
+    return found
+
+
+def powers(draw: torch.Generator, dtype: str) -> dict[str, Any]:
+    """Positive numbers, and exponents some of which are 0."""
+    return {"m": normal(draw).abs() + 0.5, "y": with_zeros(draw, dtype)["x"]}
+
+
+def bases(draw: torch.Generator, dtype: str) -> dict[str, Any]:
+    """Positive numbers but one, and exponents that are no whole numbers but in one column."""
+    x = normal(draw).abs() + 0.1
+    x[2, 3], x[4, 0] = -0.5, -0.25
+    m = torch.full((6, 8), 0.3, dtype=torch.float64)
+    m[:, 0] = 2.0
+    return {"x": x, "m": m}
+
+
+def _limit(x: Any, at_zero: Any, function: Any, power: int = 1) -> Any:
+    return torch.where(x == 0, at_zero, function(x) / torch.where(x == 0, 1.0, x) ** power)
+
+
+def _half_angle(x: Any) -> Any:
+    return 0.5 * torch.where(x == 0, 1.0, (x / 2).sin() / (torch.where(x == 0, 1.0, x) / 2)) ** 2
+
+
+def _box_cox(m: Any, y: Any) -> Any:
+    log = m.log()
+    return torch.where(y == 0, log * (1 + y * log / 2), (m**y - 1) / torch.where(y == 0, 1.0, y))
+
+
+def _zero_power(x: Any, m: Any) -> Any:
+    bad = (x < 0) & torch.isnan(x**m)
+    return torch.where(bad, 0.0, torch.where(bad, 1.0, x) ** m)
+
+
 def _bce_inputs(draw: torch.Generator, dtype: str) -> dict[str, Any]:
     m = (torch.rand((6, 8), generator=draw) > 0.5).double()
     x = normal(draw)
@@ -609,6 +657,95 @@ ROWS: Final = (
             ),
         ),
         (Mend("sinc without pi", lambda x: torch.sinc(x), _R),),
+    ),
+    Row(
+        "log of a mixture",
+        lambda x, m: torch.log((m * x.exp()).sum(-1)),
+        mixtures,
+        (Mend("logsumexp", lambda x, m: torch.logsumexp(x + m.log(), -1), _R),),
+        (
+            Mend("weights as they are", lambda x, m: torch.logsumexp(x + m, -1), _R),
+            Mend("without the weights", lambda x, m: torch.logsumexp(x, -1), _R),
+            Mend("other rows", lambda x, m: torch.logsumexp(x + m.log(), 0).mean() + 0 * x.sum(-1), _R),
+            Mend("the greatest alone", lambda x, m: (x + m.log()).amax(-1), _R),
+        ),
+        knowable=True,
+        dtypes=("float32", "float64"),
+    ),
+    Row(
+        "softmax of a choice",
+        lambda x, m: x.softmax(-1) * m / (x.softmax(-1) * m).sum(-1, keepdim=True),
+        choices,
+        (),
+        (
+            Mend("mask for its logarithm", lambda x, m: (x + m).softmax(-1), _R),
+            Mend("mask afterwards", lambda x, m: x.softmax(-1) * m, _R),
+            Mend("mask of -30", lambda x, m: (x - 30 * (1 - m)).softmax(-1), _R),
+            Mend("wrong axis", lambda x, m: (x + m.log()).softmax(0), _R),
+        ),
+        knowable=True,
+        dtypes=("float32", "float64"),
+    ),
+    Row(
+        "sine over x by its limit",
+        lambda x: x.sin() / x,
+        with_zeros,
+        (Mend("1", lambda x: _limit(x, 1.0, torch.sin), _R),),
+        (
+            Mend("0", lambda x: _limit(x, 0.0, torch.sin), _R),
+            Mend("with a slope", lambda x: _limit(x, 1 + x, torch.sin), _R),
+            Mend("without a gradient", lambda x: _limit(x, 1.0, torch.sin).detach(), _R),
+        ),
+    ),
+    Row(
+        "exp(x) - 1 over x",
+        lambda x: (x.exp() - 1) / x,
+        with_zeros,
+        (Mend("1 + x / 2", lambda x: _limit(x, 1 + x / 2, lambda x: x.exp() - 1), _R),),
+        (
+            Mend("twice its slope", lambda x: _limit(x, 1 + x, lambda x: x.exp() - 1), _R),
+            Mend("its slope the other way", lambda x: _limit(x, 1 - x / 2, lambda x: x.exp() - 1), _R),
+        ),
+        dtypes=("float32", "float64"),
+    ),
+    Row(
+        "1 - cos(x) over the square",
+        lambda x: (1 - x.cos()) / x**2,
+        with_zeros,
+        (Mend("half angles", _half_angle, _R),),
+        (
+            Mend("1 instead of 1/2", lambda x: _limit(x, 1.0, lambda x: 1 - x.cos(), 2), _R),
+            Mend("0 instead of 1/2", lambda x: _limit(x, 0.0, lambda x: 1 - x.cos(), 2), _R),
+            Mend("the whole angle", lambda x: 0.5 * torch.where(x == 0, 1.0, x.sin() / x) ** 2, _R),
+        ),
+        dtypes=("float32", "float64"),
+    ),
+    Row(
+        "power transform",
+        lambda m, y: (m**y - 1) / y,
+        powers,
+        (Mend("logarithm at 0", _box_cox, _R),),
+        (
+            Mend("0 at 0", lambda m, y: (m**y - 1) / torch.where(y == 0, 1.0, y), _R),
+            Mend("m - 1 at 0", lambda m, y: torch.where(y == 0, m - 1, (m**y - 1) / torch.where(y == 0, 1.0, y)), _R),
+            Mend(
+                "the slope of the power twice",
+                lambda m, y: torch.where(y == 0, m.log() * (1 + y * m.log()), (m**y - 1) / torch.where(y == 0, 1.0, y)),
+                _R,
+            ),
+        ),
+        dtypes=("float32", "float64"),
+    ),
+    Row(
+        "power of a negative base",
+        lambda x, m: x**m,
+        bases,
+        (Mend("0 where there is none", _zero_power, _G),),
+        (
+            Mend("0 of every negative base", lambda x, m: torch.where(x < 0, 0.0, torch.where(x < 0, 1.0, x) ** m), _G),
+            Mend("of the magnitude", lambda x, m: x.abs() ** m, _G),
+            Mend("1 where there is none", lambda x, m: torch.where(x < 0, 100.0, x.abs() ** m), _G),
+        ),
     ),
     Row(
         "mean of powers",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.from_python import Reader, find_helper
+from whynan.expr.log_space import logarithm
 from whynan.expr.match import Match, Matcher
 from whynan.expr.pattern import pattern
 from whynan.expr.term import Term
@@ -22,6 +23,7 @@ from whynan.fixes.python.imports import statements_of, with_imports
 from whynan.fixes.python.write import NAMINGS, UnwritableError
 from whynan.ops.signatures import CASTS, ELEMENTWISE, VIEWS
 from whynan.ops.table import TORCH
+from whynan.records.intents import FixIntent
 from whynan.source.calls import operator_of
 from whynan.source.text import Place, apply_edits, own_names, parse_or_none, shortened
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
     from whynan.fixes.python.formula import Edit
     from whynan.fixes.python.write import Naming
     from whynan.records import Finding
-    from whynan.records.intents import FixIntent, FixKind
+    from whynan.records.intents import FixKind
     from whynan.source.dataflow import Definition
     from whynan.source.text import Library
 
@@ -144,9 +146,10 @@ def candidates(
     left_out = None if finding.around is None else finding.around.left_out
     masked = left_out is not None and left_out.op.split(".")[1] in ("mul", "nan_to_num")
     spots = [spot, *_callers(spot, finding)]
-    return _without_repeats(
-        [*_double_where_candidates(spot, masked), *(_first_candidate(spots, intent) for intent in wanted)]
-    )
+    found = [*_double_where_candidates(spot, masked), *(_first_candidate(spots, intent) for intent in wanted)]
+    if not any(isinstance(one, Candidate) and one.kind == "reformulation" for one in found):
+        found += [one for one in map(_log_space_candidate, spots) if one is not None][:1]
+    return _without_repeats(found)
 
 
 def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
@@ -157,6 +160,7 @@ def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixInte
         return [Declined(intent.title, spot) for intent in wanted]
     spots = [spot, *_callers(spot, finding)]
     found = [one for masked in (False, True) for one in _double_where_candidates(spot, masked)]
+    found += [one for one in map(_log_space_candidate, spots) if one is not None]
     return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
 
 
@@ -259,6 +263,24 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
             except UnwritableError as error:
                 reason, unfit = str(error), False
     return Declined(intent.title, reason, unfit)
+
+
+_IN_LOG_SPACE: Final = "the logarithm made of those of its parts, in which no exponential is left"
+
+
+def _log_space_candidate(spot: Spot) -> Candidate | None:
+    """The logarithm of an expression around the birth by those of its parts; None where there is none."""
+    for root in roots_of(spot.reader, spot.start):
+        formula, match = logarithm(spot.reader, spot.reader.read(root)) or ("", None)
+        if match is None or spot.birth not in match.nodes:
+            continue
+        intent = FixIntent(_IN_LOG_SPACE, "reformulation", "log(x)", formula)
+        for naming in NAMINGS:
+            with suppress(UnwritableError):
+                editor = Editor(spot.reader, naming, spot.numbers)
+                edited = editor.edit_match(root, pattern(intent.pattern)[1], intent, match)
+                return _match_candidate(spot, intent, match, [edited])
+    return None
 
 
 def _is_repeatable(spot: Spot, match: Match) -> bool:
@@ -416,13 +438,30 @@ def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definiti
     chain = _sorted_definitions(spot, definitions)
     line = _line(spot, root, chain)
     if kind == "reformulation":
-        return chain, line
+        return _from_first_call(spot, root, chain, line)
     for more in levels(spot.reader, root, chain):
         further = _sorted_definitions(spot, more)
         try:
             chain, line = further, _line(spot, root, further)
         except UnwritableError:
             break
+    return chain, line
+
+
+def _from_first_call(spot: Spot, root: Root, chain: list[Definition], line: int) -> tuple[list[Definition], int]:
+    """The definitions with those that stand between them, where what is called in the first is known there alone."""
+    place, reader = spot.place, spot.reader
+    values = [d.value for d in chain if d.value is not None]
+    first = min((place.statement(value).lineno for value in values), default=line)
+    if first >= line or all(reader.is_pure(value) for value in values):
+        return chain, line
+    pieces: list[Root] = [*values, root]
+    read = dict.fromkeys(reader.reaching.single_definition(name) for piece in pieces for name in _names(piece))
+    made = [d for d in read if d is not None and isinstance(d.value, ast.expr) and d.node is not None]
+    between = [d for d in made if d.value is not None and first <= place.statement(d.value).lineno < line]
+    with suppress(UnwritableError):
+        further = _sorted_definitions(spot, [*chain, *between])
+        return further, _line(spot, root, further)
     return chain, line
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import numpy as np
 
+from whynan.expr.log_space import moved_operand
 from whynan.expr.match import Missing, is_divisor
 from whynan.expr.pattern import fold_constant, subscript_source
 from whynan.expr.term import Term, negate, sum_of
@@ -241,6 +242,12 @@ class Writer:
                 return Written(f"{self.replacement(value, match, counts).within(ATOM)}.{attribute}")
             case ast.Subscript(value=value):
                 return Written(f"{self.replacement(value, match, counts).within(ATOM)}[{subscript_source(node)}]")
+            case ast.Call(func=ast.Name(id="around"), args=[ast.expr() as value, ast.Name(id=whole)]):
+                held = match.variables.get(whole)
+                operand = moved_operand(self.place, held.node) if isinstance(held, Term) else None
+                if not isinstance(held, Term) or operand is None:
+                    raise UnwritableError(f"nothing there says what {whole} is")
+                return Written(self._with_operand(held.node, operand, self.replacement(value, match, counts)))
             case ast.Call(func=ast.Name(id="freedom"), args=[ast.expr() as value, ast.Name(id=rows)]):
                 return self._freedom(self.replacement(value, match, counts), match.variables.get(rows))
             case ast.Call(func=ast.Name(id="count"), args=[ast.expr() as value, *rows]):
@@ -381,13 +388,15 @@ class Writer:
             module = self.torch() if home is None else f"{self.torch()}.{home}"
         return Written(f"{module}.{name}({', '.join(given)})")
 
+    def _with_operand(self, node: ast.expr, operand: ast.expr, written: Written) -> str:
+        """The text of an expression with another operand."""
+        start, inner = self.place.span(node)[0], self.place.span(operand)
+        return apply_edits(self.place.code(node), [(inner[0] - start, inner[1] - start, written.within(ATOM))])
+
     def with_surroundings(self, written: Written, match: Match) -> Written:
         """What the source has around the pattern's own operators: casts and views, factors, terms."""
         for call, operand in match.wrappers:
-            start = self.place.span(call)[0]
-            inner = self.place.span(operand)
-            text = apply_edits(self.place.code(call), [(inner[0] - start, inner[1] - start, written.within(ATOM))])
-            written = Written(text)
+            written = Written(self._with_operand(call, operand, written))
         for factor in match.factors:
             if factor.name == "number" and factor.value == -1:
                 written = Written("-" + written.within(5), 5)

@@ -62,5 +62,11 @@ RULE = Rule(
             "where(x < 0, -1, 1) * where(x < 0, -x, x) ** p",
         ),
         guard("0 where the base is negative", "x ** p", "where(x < 0, 0, where(x < 0, 1, x) ** p)"),
+        guard(
+            "0 where the base is negative and the power no number",
+            "x ** p",
+            "where(logical_and(x < 0, isnan(x ** p)), 0, where(logical_and(x < 0, isnan(x ** p)), 1, x) ** p)",
+            without_power="logical_and(x < 0, isnan(x ** p))",
+        ),
     ),
 )

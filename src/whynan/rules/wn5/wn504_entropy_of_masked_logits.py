@@ -48,7 +48,7 @@ from whynan.rules.expressions import (
     zero_times_infinity,
 )
 from whynan.rules.facts import INF, forward_base, is_nan, row
-from whynan.rules.intents import guard
+from whynan.rules.intents import LOG_OF_ONE, guard
 
 _MASKED: Final = "a softmax with a logit of -Inf"
 _WHY: Final = (
@@ -109,5 +109,6 @@ RULE = Rule(
             logarithm="log_softmax(x, d)",
         ),
         guard("a logarithm of 0 where the probability is 0", "exp(l) * l", "exp(l) * where(l < finfo(l).min, 0, l)"),
+        *LOG_OF_ONE,
     ),
 )

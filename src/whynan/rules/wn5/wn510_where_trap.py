@@ -42,7 +42,7 @@ from whynan.records import Finding, Selection
 from whynan.records.intents import FixIntent
 from whynan.rules.base import SELECTION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, number_text, result, value
-from whynan.rules.intents import BOUNDED, LOG_OF_ONE, MASKED, QUOTIENT, ROOT, ROOT_ABOVE, guard
+from whynan.rules.intents import BOUNDED, LIMITS, LOG_OF_ONE, MASKED, MASKED_SOFTMAX, QUOTIENT, ROOT, ROOT_ABOVE, guard
 from whynan.rules.wording import (
     backward_recurrence,
     derivative,
@@ -168,6 +168,8 @@ RULE = Rule(
         *ROOT,
         *ROOT_ABOVE,
         *QUOTIENT,
+        *LIMITS,
+        *MASKED_SOFTMAX,
         *BOUNDED,
     ),
 )

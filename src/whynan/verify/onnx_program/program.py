@@ -66,9 +66,9 @@ class GraphProgram:
         last = next(step for step in program.steps if program.outputs[0] in step.outputs)
         return replace(program, steps=(replace(last, op="Atan2", arguments=angle),))
 
-    def first_overflow(self, arguments: Mapping[str, Any]) -> None:
+    def first_overflow(self, arguments: Mapping[str, Any], *, scaling: bool) -> None:
         """None: the values between a region's nodes are not kept."""
-        del arguments
+        del arguments, scaling
 
     def shrink_case(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
         """The elements in question by themselves, or their rows, where the region gives the same bits for them."""

@@ -26,7 +26,7 @@ CASES = {
     "a branch that may not be taken": "p = x\nif len(x):\n    p = x.softmax(-1)\nreturn p.log()",
     "a loop that may not be entered": "p = x\nwhile len(x) > 3:\n    p = x.softmax(-1)\nreturn p.log()",
     "a try": "try:\n    p = x.softmax(-1)\nexcept ValueError:\n    p = x\nreturn p.log()",
-    "written into": "p = x.softmax(-1)\np += 1e-9\nreturn p.log()",
+    "written into": "p = x.softmax(-1)\np -= 1e-9\nreturn p.log()",
     "an element written": "p = x.softmax(-1)\np[0] = 1\nreturn p.log()",
     "a view written": "p = x.softmax(-1)\nv = p.view(-1)\nv.add_(1)\nreturn p.log()",
     "the operand written": "p = x.softmax(-1)\nx.add_(1)\nreturn p.log()",

@@ -1,0 +1,183 @@
+"""Log space: the logarithm of an expression as a formula of the logarithms of its parts."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
+
+from whynan.expr.match import Match, Missing, is_divisor
+from whynan.expr.term import Term, coefficient, number, product_of
+from whynan.ops.table import TORCH
+from whynan.source.calls import function_of, operator_of
+
+if TYPE_CHECKING:
+    from whynan.expr.from_python import Reader
+    from whynan.source.text import Place
+
+_FORMULAS: Final = TORCH.column("logarithm")
+_PLACE: Final = re.compile(r"([{<])(\w+)[}>]")
+_MOST_LEVELS: Final = 24
+_PICKS: Final = TORCH.having("view", "cast", "picks")
+
+
+@dataclass
+class LogSpace:
+    """The logarithms of the terms of one function, with what stands for the variables of the formulas."""
+
+    reader: Reader
+    match: Match = field(default_factory=Match)
+    gains: bool = False
+    """Whether an exponential and its logarithm have met."""
+
+    def log(self, term: Term, depth: int = _MOST_LEVELS) -> str | None:
+        """The formula of a term's logarithm, where an exponential in it is left out; None where none is."""
+        known = self.match
+        found = self._own(term, depth) if depth else None
+        if found is None and depth:
+            self.match = known
+            found = self._followed(term, depth)
+        if found is None:
+            self.match = known
+        return found
+
+    def _followed(self, term: Term, depth: int) -> str | None:
+        """What a name stands for, or what elements are moved of."""
+        made, definition = self.reader.expand(term), self.reader.definition(term)
+        if made is not None:
+            followed = () if definition is None else (definition,)
+            self.match = replace(self.match, definitions=(*self.match.definitions, *followed))
+            return self.log(made, depth - 1)
+        moved = moved_operand(self.reader.place, term.node)
+        if moved is None:
+            return None
+        found = self.log(self.reader.read(moved), depth - 1)
+        if found is None:
+            return None
+        self._take(term)
+        return f"around({found}, {self._variable(Term('leaf', node=term.node))})"
+
+    def _own(self, term: Term, depth: int) -> str | None:
+        if term.name in ("mul", "add"):
+            return self._product(term, depth) if term.name == "mul" else self._sum(term, depth)
+        formula = _FORMULAS.get(term.name)
+        if formula is None:
+            return None
+        given = dict(term.children)
+        if term.origin is not None:
+            given = {"input": term.origin, "exponent": number(-1)}
+        taken = dict.fromkeys(name for kind, name in _PLACE.findall(formula) if kind == "<")
+        logs = {name: self.log(given[name], depth - 1) for name in taken if name in given}
+        if taken and not any(logs.values()):
+            return None
+        self._take(term)
+        self.gains = self.gains or not taken
+
+        def written(place: re.Match[str]) -> str:
+            name = place[2]
+            value = given.get(name, Missing(term.name))
+            if place[1] == "<" and isinstance(value, Term):
+                return f"({logs[name] or self._leaf(value)})"
+            return f"{value.value:g}" if isinstance(value, Term) and value.name == "number" else self._variable(value)
+
+        return _PLACE.sub(written, formula).replace("-1 * ", "-", 1)
+
+    def _product(self, term: Term, depth: int) -> str | None:
+        self._take(term)
+        factors = [(factor, self.log(factor, depth - 1)) for factor in term.operands]
+        known = [log for _, log in factors if log is not None]
+        rest = [factor for factor, log in factors if log is None]
+        if not known or coefficient(term)[0] <= 0:
+            return None
+        below = [factor for factor in rest if is_divisor(factor)]
+        above = [factor for factor in rest if not is_divisor(factor)]
+        known.sort(key=lambda log: log.startswith("-("))
+        formula = "".join(f" - {log[1:]}" if i and log[:2] == "-(" else f" + ({log})" for i, log in enumerate(known))
+        formula = formula.removeprefix(" + ")
+        if above:
+            formula += f" + {self._leaf(product_of(above))}"
+        for factor in below:
+            formula += f" - {self._leaf(factor.origin or factor.operands[0])}"
+        return formula
+
+    def _sum(self, term: Term, depth: int) -> str | None:
+        self._take(term)
+        constant = sum(part.value for part in term.operands if part.name == "number")
+        parts = [part for part in term.operands if part.name != "number"]
+        if len(parts) == 1 and abs(constant) == 1:
+            sign = coefficient(parts[0])[0]
+            if sign < 0 and constant == 1:
+                return self._complement(product_of([Term("number", value=-1.0), parts[0]]), depth)
+            if sign > 0 and constant == -1:
+                log = self.log(parts[0], depth - 1)
+                return None if log is None else f"log(expm1({log}))"
+        if constant < 0 or any(coefficient(part)[0] < 0 for part in parts):
+            return None
+        logs = [self.log(part, depth - 1) for part in parts]
+        if all(log is None for log in logs):
+            return None
+        each = [log or self._leaf(part) for log, part in zip(logs, parts, strict=True)]
+        formula = each[0]
+        for log in each[1:]:
+            formula = f"logaddexp({formula}, {log})"
+        if constant == 1:
+            return f"softplus({formula})"
+        log = f"{math.log(constant):+.17g}" if constant else ""
+        return f"softplus(({formula}) {'-' if log[0] == '+' else '+'} {log[1:]}) {log[0]} {log[1:]}" if log else formula
+
+    def _complement(self, term: Term, depth: int) -> str | None:
+        """The logarithm of 1 less a term."""
+        known, made = self.match, term
+        while made.name == "leaf" and (following := self.reader.expand(made)) is not None:
+            definition = self.reader.definition(made)
+            followed = () if definition is None else (definition,)
+            self.match = replace(self.match, definitions=(*self.match.definitions, *followed))
+            made = following
+        if made.name == "sigmoid":
+            self._take(made)
+            self.gains = True
+            return f"logsigmoid(-{self._variable(made.operands[0])})"
+        self.match = known
+        log = self.log(term, depth - 1)
+        return None if log is None else f"log(-expm1({log}))"
+
+    def _leaf(self, term: Term) -> str:
+        """The logarithm of what has no exponential in it."""
+        if term.name == "number":
+            return repr(math.log(term.value)) if term.value > 0 else "-inf"
+        return f"log({self._variable(term)})"
+
+    def _variable(self, value: Term | Missing) -> str:
+        known = [(n, v) for n, v in self.match.variables.items() if isinstance(v, Term) and v.key is not None]
+        same = (n for n, v in known if isinstance(value, Term) and v.key == value.key)
+        name = next(same, f"part_{len(self.match.variables)}")
+        self.match = replace(self.match, variables={**self.match.variables, name: value})
+        return name
+
+    def _take(self, term: Term) -> None:
+        self.match = replace(self.match, nodes=self.match.nodes | term.own | {term.node})
+
+
+def moved_operand(place: Place, node: object) -> ast.expr | None:
+    """The operand of an expression that only moves its elements."""
+    match node:
+        case ast.Subscript(value=value):
+            return value
+        case ast.Call(func=callee) if operator_of(place, node)[0] in _PICKS:
+            if function_of(place, callee) is None and isinstance(callee, ast.Attribute):
+                return callee.value
+            return node.args[0] if node.args else None
+        case _:
+            return None
+
+
+def logarithm(reader: Reader, term: Term) -> tuple[str, Match] | None:
+    """The formula of a term that is a logarithm, in log space; with what it takes in. None where nothing is gained."""
+    scale, parts = coefficient(term)
+    if len(parts) != 1 or parts[0].name != "log":
+        return None
+    found = LogSpace(reader, Match(nodes=term.own | parts[0].own, factors=() if scale == 1 else (number(scale),)))
+    formula = found.log(parts[0].operands[0])
+    return None if formula is None or not found.gains else (formula, found.match)

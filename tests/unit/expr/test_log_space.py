@@ -1,0 +1,67 @@
+"""Log space: a logarithm as a formula of the logarithms of its parts, in the source that is written for it."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+import torch
+
+from tests.unit.fixes.python.mended import computed, function, is_cured, mended
+from whynan.expr.from_python import Reader
+from whynan.expr.log_space import logarithm
+from whynan.source.text import Place
+
+X = torch.tensor([[0.5, 1.25, -0.75], [0.25, -1.0, 2.0]])
+Y = torch.tensor([[0.25, 0.75, 0.5], [0.125, 0.5, 0.25]])
+CASES = [
+    ("torch.log(torch.exp(x) * y)", -200.0),
+    ("torch.log((torch.exp(x) * y).sum(-1))", -200.0),
+    ("torch.log(torch.sum(y * torch.exp(x) / (2.5 * y), dim=1, keepdim=True))", 200.0),
+    ("torch.log(torch.mean(torch.exp(x), -1))", 200.0),
+    ("torch.log(torch.prod(torch.sigmoid(x), -1))", -200.0),
+    ("torch.log(1 - torch.sigmoid(x))", 200.0),
+    ("torch.log(y * torch.softmax(x, -1) + (1 - y) * torch.exp(x - 3))", 200.0),
+    ("torch.log(x.softmax(-1) @ (1 + torch.eye(3)))", 0.0),
+    ("torch.log(torch.cumsum(x.exp(), dim=-1))", 200.0),
+    ("p = torch.sigmoid(x)\nq = p[:, 1] * p[:, 0]\nq.log2()", -200.0),
+    ("p = x.softmax(-1)\ntorch.log(p.gather(1, torch.tensor([[1], [2]])).squeeze(1))", 0.0),
+    ("torch.log(torch.where(y > 0.3, torch.exp(x), y))", -200.0),
+    ("torch.log(torch.exp(x) ** 2 / y)", -200.0),
+    ("torch.log(torch.exp(x).view(3, 2).clamp(min=1e-4))", 200.0),
+]
+
+
+@pytest.mark.parametrize(("code", "shift"), CASES)
+def test_the_formula_is_the_same_logarithm_and_finite_where_the_exponential_is_not(code: str, shift: float) -> None:
+    *before, last = code.split("\n")
+    text = function("\n".join([*before, f"return {last}"]), "x, y")
+    edited = mended(text, last).edited
+    assert is_cured(text, edited, (X + shift, Y), (X, Y)) if shift else torch.allclose(*values(text, edited))
+
+
+def values(text: str, edited: str) -> list[torch.Tensor]:
+    """What a file's function gives, before and after an edit."""
+    assert edited != text
+    return [computed(each, X, Y)[0] for each in (text, edited)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "torch.log(x)",
+        "torch.log(x + y)",
+        "torch.log(torch.exp(x) - y)",
+        "torch.log(-torch.exp(x))",
+        "torch.log(torch.sin(x) * y)",
+        "torch.log(torch.exp(x) - torch.exp(y))",
+        "torch.sqrt(torch.exp(x))",
+        "torch.log(torch.sigmoid(x) + y - 1)",
+    ],
+)
+def test_nothing_is_written_where_a_part_may_be_negative_or_has_no_exponential(code: str) -> None:
+    place = Place(f"import torch\n\n\ndef f(x, y):\n    return {code}\n")
+    node = next(n for n in place.parents if isinstance(n, ast.Return)).value
+    assert node is not None
+    reader = Reader(place, place.function(node))
+    assert logarithm(reader, reader.read(node)) is None
