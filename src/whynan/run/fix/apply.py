@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -232,16 +233,16 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Decli
     if len(_diffs(fix)) > 1:
         births = [birth for birth in births if birth.site is not None and birth.site.file == path]
     texts, declined = [text], list[str]()
-    of_numpy = [] if proved is None else _numpy_texts(path, text, births[1:], proved)
     for birth in births:
         made = [candidate for each in texts for candidate in source.consistent_candidates(each, birth, _intents(birth))]
         texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
         declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
-    texts += [*of_numpy, *(row_texts(text) if finding.birth == "entered" else ())]
     texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
     given = [source.operand_edit(path, text, finding, row) for row in operands_of(finding.rule)]
     texts += [edit.edited for edit in given if isinstance(edit, source.ArgumentEdit)]
-    for each in texts:
+    entered = row_texts(text) if finding.birth == "entered" else ()
+    of_numpy = () if proved is None else _numpy_texts(path, text, births[1:], proved)
+    for each in itertools.chain(texts, entered, of_numpy):
         if each != text and proved is not None and read_diff(source.patch(path, text, each)).hunks == proved.hunks:
             return each
     if finding.site is not None and len(_diffs(fix)) == 1:
@@ -251,14 +252,16 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Decli
     return Declined(fix.title, declined[0] if declined and not texts else "")
 
 
-def _numpy_texts(path: str, text: str, further: Sequence[Finding], proved: Diff) -> list[str]:
+def _numpy_texts(path: str, text: str, further: Sequence[Finding], proved: Diff) -> Iterator[str]:
     """What mends NumPy's expressions at the lines that a fix changes, and the births that this left."""
+    if "numpy" not in text:
+        return
     lines = [hunk.start + number for hunk in proved.hunks for number in range(len(hunk.before))]
     texts = source.numpy_texts(text, path, intents.NUMPY, lines)
     for birth in further:
         made = [c for each in texts for c in source.candidates(each, birth, intents.NUMPY, library="numpy")]
         texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
-    return texts
+    yield from texts
 
 
 def _member_birth(finding: Finding, member: Member) -> Finding:
