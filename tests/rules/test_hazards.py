@@ -18,7 +18,7 @@ WITHOUT_PROGRAM = {
     102: "none: they are no findings, and are counted",
     103: "the rule of its birth, else [WN810](rules/WN810.md)",
     110: "none, at the region's border: `TORCH_COMPILE_DISABLE=1` shows whether it is born without torch.compile",
-    111: "none yet: each process is looked at by itself, and ranks are not compared",
+    111: "none yet: what ranks compute is not compared",
 }
 
 
