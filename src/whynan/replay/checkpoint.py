@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
 
+from whynan.capture.torch.names import tensors_of
 from whynan.replay.carried_state import CarriedState, Slot
 from whynan.replay.continuation.code import Tail, tail_after, tail_from, tail_inside
 from whynan.replay.continuation.code import owner_of as function_of
@@ -26,6 +27,8 @@ from whynan.source.syntax import Span, syntax_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import CodeType, FrameType
+
+    from torch import Tensor
 
     from whynan.capture.torch.interposition.data_loading import BatchOrigin
 
@@ -217,14 +220,15 @@ class Marks(threading.local):
         """At the program's first operation, for as long as it may be replayed from there."""
         self.at_import: Mark | None = None
         """Where it has loaded PyTorch, ahead of what it reads and prepares; for as long as the other."""
-        self._before: list[Any] = []
+        self._given: list[Tensor] = []
+        self._before: list[Tensor] = []
         self._scaler: Any = None
         self._moving = CarriedState()
 
     def clear(self) -> None:
         """Keep none."""
         self.after_step = self.at_model = self._scaler = None
-        self._before = []
+        self._given, self._before = [], []
 
     def begin(self) -> None:
         """A watch begins, at the head of its block."""
@@ -239,12 +243,12 @@ class Marks(threading.local):
         """A step has been made, perhaps by a loss scaler: what came before it is done."""
         self._scaler = scaler
         self.at_model = None
-        if self.after_step is not None and self._keeps_batches:
-            self._before = [batch for batch, _ in self.after_step.batches]
+        if self._given:
+            self._before, self._given = self._given, []
         self.after_step = self._mark("step")
 
-    def batches_before(self) -> list[Any]:
-        """What loaders have given for the last step that was made."""
+    def batches_before(self) -> list[Tensor]:
+        """Copies of the tensors that loaders have given for the last step that was made."""
         return self._before
 
     def record_scaled_loss(self, scaler: Any) -> None:
@@ -280,6 +284,9 @@ class Marks(threading.local):
         if not torch.is_grad_enabled():
             # of an evaluation, of which no step is made
             return
+        if self._keeps_batches and len(self._given) < _MOST_BATCHES:
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                self._given += [t.detach().clone() for _, t in tensors_of(batch, "")]
         for known in self.kept():
             if len(known.batches) < _MOST_BATCHES:
                 known.batches.append((batch, came))

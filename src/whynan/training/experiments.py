@@ -14,10 +14,10 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.capture.torch.dispatch_mode import _PASSING, _no_dispatch
-from whynan.capture.torch.names import tensors_of
+from whynan.ops.table import TORCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator
 
 _WIDE: Final = {
     torch.float16: torch.float64,
@@ -25,6 +25,7 @@ _WIDE: Final = {
     torch.float32: torch.float64,
     torch.complex64: torch.complex128,
 }
+_RANDOM: Final = TORCH.having("random")
 _EMPTY: Final = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"))
 
 
@@ -40,6 +41,9 @@ class InFloat64(TorchDispatchMode):
 
 
 def _run_wide(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if func._schema.name.partition("::")[2] in _RANDOM:
+        # in another format it would draw other numbers
+        return _each(func(*_each(args, _narrowed), **_each(kwargs, _narrowed)), _widened)
     arguments: list[Any] = func._schema.arguments
     if any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns):
         # a view of a wider copy would not be one of what it is written through
@@ -70,6 +74,10 @@ def _dispatches(kind: Any) -> bool:
 
 def _widened(value: Any) -> Any:
     return value.to(_WIDE[value.dtype]) if isinstance(value, Tensor) and value.dtype in _WIDE else value
+
+
+def _narrowed(value: Any) -> Any:
+    return value.float() if isinstance(value, Tensor) and value.dtype is torch.float64 else value
 
 
 def _as(value: Any, dtype: torch.dtype, kept: set[int]) -> Any:
@@ -106,26 +114,30 @@ def in_one_order() -> Generator[None]:
         memory.fill_uninitialized_memory = filled
 
 
-def is_exchangeable(batch: Iterable[Any], other: Iterable[Any]) -> bool:
-    """Whether the tensors of one batch can stand in those of another."""
-    pairs = list(_pairs(batch, other))
-    return bool(pairs) and all(
-        a.dtype == b.dtype and a.dim() == b.dim() > 0 and a.shape[1:] == b.shape[1:] and len(b) >= len(a)
-        for a, b in pairs
+def is_exchangeable(batch: list[Tensor], other: list[Tensor]) -> bool:
+    """Whether the numbers of another batch can stand in the tensors of one, and are others."""
+    return (
+        0 < len(batch) == len(other)
+        and all(_takes(mine, theirs) for mine, theirs in zip(batch, other, strict=True))
+        and not all(_same_numbers(mine, theirs) for mine, theirs in zip(batch, other, strict=True))
     )
 
 
+def _takes(mine: Tensor, theirs: Tensor) -> bool:
+    plain = mine.layout is torch.strided and mine.is_contiguous() and not mine.is_inference()
+    alike = mine.dtype == theirs.dtype and mine.dim() == theirs.dim() > 0 and mine.shape[1:] == theirs.shape[1:]
+    return plain and alike and len(theirs) >= len(mine)
+
+
+def _same_numbers(mine: Tensor, theirs: Tensor) -> bool:
+    """Whether two hold the same numbers, in whatever order."""
+    return mine.shape == theirs.shape and torch.equal(mine.flatten().sort().values, theirs.flatten().sort().values)
+
+
 @contextmanager
-def with_batch(batch: Iterable[Any], other: Iterable[Any]) -> Generator[None]:
+def with_batch(batch: list[Tensor], other: list[Tensor]) -> Generator[None]:
     """The numbers of another batch in the tensors of this one, of as many rows as it has."""
     with torch.no_grad():
-        for mine, theirs in _pairs(batch, other):
+        for mine, theirs in zip(batch, other, strict=True):
             mine.copy_(theirs[: len(mine)])
     yield
-
-
-def _pairs(batch: Iterable[Any], other: Iterable[Any]) -> Generator[tuple[Tensor, Tensor]]:
-    mine = [t for value in batch for _, t in tensors_of(value, "")]
-    theirs = [t for value in other for _, t in tensors_of(value, "")]
-    if len(mine) == len(theirs):
-        yield from zip(mine, theirs, strict=True)

@@ -194,3 +194,19 @@ def test_a_graph_that_jit_records_is_the_one_without_us() -> None:
     assert t.report.verdict == "clean"
     assert within[:2] == before[:2]
     assert torch.equal(before[2], within[2])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int64])
+def test_a_number_in_a_recorded_graph_keeps_its_digits(dtype: torch.dtype) -> None:
+    x = torch.tensor([1, 2, 3], dtype=dtype)
+    before = torch.jit.trace(lambda v: v * 0.1, x)(x)
+    with whynan.trace():
+        within = torch.jit.trace(lambda v: v * 0.1, x)(x)
+    assert within.dtype is before.dtype
+    assert torch.equal(within, before)
+
+
+def test_an_operation_that_fails_is_run_once_and_fails_as_without_us() -> None:
+    with whynan.trace(), pytest.raises(RuntimeError) as raised:
+        torch.ones(3, dtype=torch.int64).add_(2.5)
+    assert raised.value.__context__ is None

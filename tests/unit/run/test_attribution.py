@@ -41,6 +41,7 @@ PROGRAMS = {
     "entered": ("rows[40, 1] = float('nan')", LOADER, "model(x)"),
     "float16": ("", LOADER, "(model(x) * (1 if i < 4 else 300)).half().pow(2)"),
     "no loader": ("", "rows.split(8)", "model(x / 0) if i > 3 else model(x)"),
+    "one batch": ("", "list(torch.utils.data.DataLoader(rows, 64)) * 6", "model(x / 0) if i > 3 else model(x)"),
     "unwritten": (UNWRITTEN, LOADER, "model(padded(x))"),
 }
 HOLDS: dict[str, dict[str, bool | None]] = {
@@ -55,6 +56,14 @@ HOLDS: dict[str, dict[str, bool | None]] = {
     "entered": {"data": True, "hardware": False, "memory": False, "order": False},
     "float16": {"precision": True, "hardware": False, "data": False, "memory": False, "order": False},
     "no loader": {
+        "mathematics": True,
+        "data": None,
+        "hardware": False,
+        "precision": False,
+        "memory": False,
+        "order": False,
+    },
+    "one batch": {
         "mathematics": True,
         "data": None,
         "hardware": False,

@@ -63,13 +63,37 @@ def test_one_order_is_asked_for_and_taken_back() -> None:
 
 
 def test_another_batch_stands_in_the_tensors_of_this_one() -> None:
-    batch, before = [{"x": torch.ones(2, 3)}], [{"x": torch.full((4, 3), 2.0)}]
+    batch, before = [torch.ones(2, 3)], [torch.full((4, 3), 2.0)]
     assert is_exchangeable(batch, before)
     with UndoLog(), with_batch(batch, before):
-        assert batch[0]["x"].tolist() == [[2.0] * 3] * 2
-    assert batch[0]["x"].tolist() == [[1.0] * 3] * 2
+        assert batch[0].tolist() == [[2.0] * 3] * 2
+    assert batch[0].tolist() == [[1.0] * 3] * 2
 
 
-@pytest.mark.parametrize("other", [[], [torch.ones(2, 4)], [torch.ones(1, 3)], [torch.ones(2, 3).double()]])
-def test_what_is_of_another_kind_does_not(other: list[Tensor]) -> None:
-    assert not is_exchangeable([torch.ones(2, 3)], other)
+@pytest.mark.parametrize(
+    "other",
+    [
+        [],
+        [torch.ones(2, 4)],
+        [torch.ones(1, 3)],
+        [torch.ones(2, 3).double()],
+        # of one batch that is all of the data the next one has the same numbers
+        [torch.tensor([[3.0, 4.0, 5.0], [0.0, 1.0, 2.0]])],
+    ],
+)
+def test_what_is_of_another_kind_or_the_same_does_not(other: list[Tensor]) -> None:
+    assert not is_exchangeable([torch.arange(6.0).reshape(2, 3)], other)
+
+
+def test_what_shares_its_memory_is_not_written() -> None:
+    assert not is_exchangeable([torch.ones(1, 3).expand(2, 3)], [torch.zeros(2, 3)])
+
+
+def test_random_numbers_are_those_of_the_step() -> None:
+    torch.manual_seed(1)
+    expected = torch.randn_like(torch.ones(5)), F.dropout(torch.ones(8)), torch.rand(3)
+    torch.manual_seed(1)
+    with InFloat64():
+        found = torch.randn_like(torch.ones(5)), F.dropout(torch.ones(8)), torch.rand(3)
+    for one, other in zip(expected, found, strict=True):
+        assert torch.equal(one.double(), other.double())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
@@ -77,6 +77,12 @@ def _below(function: Any, *args: Any) -> Any:
         return function(*args)
 
 
+_REFUSAL: Final = "Expected a value of type 'Tensor'"
+"""What an operator says, before it runs, of an argument that is none."""
+_RECORDED: Final = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
+"""The dtype that ``torch.jit`` records a number in."""
+
+
 def _numbers_wrapped(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
     """Arguments with a tensor for each number that stands for one; None where none does.
 
@@ -85,9 +91,10 @@ def _numbers_wrapped(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None
     places = [
         place
         for place, (argument, value) in enumerate(zip(func._schema.arguments, args, strict=False))
-        if isinstance(value, bool | int | float | complex) and isinstance(argument.type, torch.TensorType)
+        if type(value) in _RECORDED and isinstance(argument.type, torch.TensorType)
     ]
-    return tuple(torch.tensor(v) if n in places else v for n, v in enumerate(args)) if places else None
+    made = (torch.tensor(v, dtype=_RECORDED[type(v)]) if n in places else v for n, v in enumerate(args))
+    return tuple(made) if places else None
 
 
 def enter_below(mode: TorchDispatchMode) -> None:
@@ -174,7 +181,7 @@ class TraceMode(TorchDispatchMode):
                     if kind.__name__ not in _PASSING:
                         return NotImplemented
                     looking = False
-        before = operator = bare = None
+        before = operator = bare = wrapped = out = None
         try:
             if looking:
                 operator = self._known.get(id(func)) or self._operator_of(func)
@@ -195,12 +202,16 @@ class TraceMode(TorchDispatchMode):
             else:
                 out = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
-            wrapped = _numbers_wrapped(func, args) if isinstance(error, RuntimeError) else None
+            wrapped = _numbers_wrapped(func, args) if type(error) is RuntimeError and _REFUSAL in str(error) else None
             if wrapped is None:
                 strip_own_frames(error)
                 raise
-            # it was refused before it ran
-            args, out = wrapped, func(*wrapped, **kwargs)
+        if wrapped is not None:
+            try:
+                args, out = wrapped, func(*wrapped, **kwargs)
+            except BaseException as error:
+                strip_own_frames(error)
+                raise
         if operator is not None and context.active:
             outside = None
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from whynan.floats import format_value
 from whynan.records.divergence import Attribution
@@ -12,6 +12,8 @@ from whynan.rules.wording import origin_kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from torch import Tensor
 
     from whynan.records import Finding, Report
     from whynan.records.divergence import Source
@@ -25,15 +27,15 @@ class Step(NamedTuple):
     """A bad step that can be replayed.
 
     ``replay`` runs it within a context manager, eagerly or as it was compiled, and ``is_same`` says whether that was
-    the same step bit for bit. ``compiled``: something of it was compiled. ``batch``, ``before``: what loaders gave for
-    it, and for the step before it.
+    the same step bit for bit. ``compiled``: something of it was compiled. ``batch``, ``before``: the tensors that
+    loaders gave for it, and copies of those of the step before it.
     """
 
     replay: Callable[..., ReplayOutcome]
     is_same: Callable[[ReplayOutcome], bool]
     compiled: bool
-    batch: list[Any]
-    before: list[Any]
+    batch: list[Tensor]
+    before: list[Tensor]
 
 
 def attributed(report: Report, step: Step) -> Report:
@@ -62,11 +64,9 @@ def _repeated(finding: Finding, step: Step) -> Iterator[Attribution]:
     elif step.is_same(outcome):
         yield Attribution(source="hardware", holds=False, evidence="run again, the step gives the same bits")
     else:
-        evidence = (
-            "run again without a change, the step gives other bits: a fault of the device, memory that was never "
-        )
-        evidence += "written, or operations without a fixed order"
-        yield Attribution(source="hardware", evidence=evidence)
+        evidence = "run again without a change, the step gives other bits: the device, memory that nobody has written, "
+        evidence += "or operations without a fixed order"
+        yield Attribution(source="hardware", holds=None, evidence=evidence)
 
 
 def _from_data(finding: Finding, step: Step) -> Iterator[Attribution]:
@@ -81,7 +81,7 @@ def _other_batch(finding: Finding, step: Step) -> Iterator[Attribution]:
     if finding.birth == "entered":
         return
     if not is_exchangeable(step.batch, step.before):
-        evidence = "no DataLoader gave a batch of this shape for the step before"
+        evidence = "no DataLoader gave another batch of this shape for the step before"
         yield Attribution(source="data", holds=None, evidence=evidence)
         return
     outcome = step.replay(lambda: with_batch(step.batch, step.before))
@@ -93,9 +93,15 @@ def _wider(finding: Finding, step: Step) -> Iterator[Attribution]:
 
     if finding.birth == "entered":
         return
-    outcome = step.replay(InFloat64)
-    yield (told := _told("precision", "in float64", outcome))
-    if told.holds is False:
+    told = _told("precision", "in float64", step.replay(InFloat64))
+    if told.holds is not False:
+        yield told
+    elif finding.birth == "overflow":
+        # of a leaf the gradient has the format of the leaf all the same
+        evidence = "in float64 the step is bad as well: the number is out of that range too, or out of its gradient's"
+        yield told.model_copy(update={"holds": None, "evidence": evidence})
+    else:
+        yield told
         yield Attribution(source="mathematics", evidence=f"{told.evidence}, so that no wider format mends it")
 
 

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from contextlib import AbstractContextManager
 
+    from torch import Tensor
+
     from whynan.capture.torch import Capture
     from whynan.capture.torch.kept_operations import OperationKeeper
     from whynan.capture.torch.sinks.gradients import Fault, StepEvidence
@@ -101,15 +103,22 @@ class ReplayRerunner:
         with self.unheard():
             return prove_fixes(report, self, keep=keep, progress=progress)
 
-    def attribute(self, report: Report, before: list[Any]) -> Report:
+    def attribute(self, report: Report, before: list[Tensor]) -> Report:
         """A report that says what makes the step bad; `before`: what loaders gave for the step before."""
+        from whynan.capture.torch.interposition.wrappers import call_fenced
+
+        return call_fenced(self._guard.fail, self._attributed, report, before) or report
+
+    def _attributed(self, report: Report, before: list[Tensor]) -> Report:
+        from whynan.capture.torch.names import tensors_of
         from whynan.run.watch.attribution import Step, attributed
         from whynan.training.replay import compiles, replay
 
         def run(around: Callable[[], AbstractContextManager[Any]], *, eager: bool = self._eager) -> ReplayOutcome:
             return replay(self._way, self._guard, self._fault, around, eager=eager)
 
-        batch = [value for value, _ in self._way.batches] if self._way.amid is None else []
+        given = self._way.batches if self._way.amid is None else []
+        batch = [tensor for value, _ in given for _, tensor in tensors_of(value, "")]
         with self.unheard():
             return attributed(
                 report, Step(run, lambda outcome: self._differs(outcome) is None, compiles(), batch, before)
