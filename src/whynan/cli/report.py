@@ -124,10 +124,10 @@ def open_document(path: str) -> Document:
     if os.path.isdir(path):
         from whynan.run.output.run_trace import report_of_directory
         from whynan.run.pipeline import fold_report
-        from whynan.run.ranks.folders import folders_of_ranks, report_of_ranks
+        from whynan.run.ranks.folders import folders_of_ranks
 
-        if ranks := folders_of_ranks(path):
-            return SavedReport(report_of_ranks(ranks))
+        if (ranks := folders_of_ranks(path)) is not None:
+            return SavedReport(ranks.report())
         return SavedReport(fold_report(report_of_directory(path)))
     content = _content(path)
     schema = _schema(content)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from whynan.capture.ranks import launched
 from whynan.records import ExitStatus, Note, Run, Source
 from whynan.report.redaction import public_patterns
 from whynan.rules.catalogue import distribution, rules
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 OPTIONS: Final = ("memory", "ranges", "on_nonfinite", "start_step", "steps", "strict")
 """Those that say what a trace can hold; none of them names a file or anything of the program's."""
+RANK: Final = "rank"
+RANKS: Final = "ranks"
+"""Beside the options: which rank of how many the trace is of, where a launcher has started the run."""
 _LARGEST_SOURCE: Final = 64 << 20
 
 
@@ -77,7 +81,10 @@ def _begin(writer: TraceWriter, region: Recorder) -> None:
         device="cpu" if capture is None else capture.device(),
         flags={} if capture is None else capture.flags(),
     )
-    writer.begin(redact_run(writer, run), {name: getattr(region.options, name) for name in OPTIONS})
+    options: dict[str, bool | int | float | str | None] = {name: getattr(region.options, name) for name in OPTIONS}
+    if (rank := launched(os.environ)) is not None:
+        options |= {RANK: rank.number, RANKS: rank.world}
+    writer.begin(redact_run(writer, run), options)
 
 
 def _end(writer: TraceWriter, region: Recorder) -> None:

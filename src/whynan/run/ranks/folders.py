@@ -3,45 +3,75 @@
 from __future__ import annotations
 
 import os
-import re
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from whynan.run.output.run_trace import report_of_directory
+from whynan.errors import UsageError
+from whynan.run.output.run_trace import RANK, RANKS, report_of_directory
 from whynan.run.pipeline import fold_report
 from whynan.run.ranks.merging import RankReport, merge_ranks
 from whynan.traces import format as layout
+from whynan.traces.format import RunDocument
+from whynan.traces.reader import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from whynan.records import Report
 
-_RANK: Final = re.compile(r"(?P<run>.+)\.rank(?P<number>\d{1,6})")
+_MOST: Final = 1 << 16
+"""Ranks of a run."""
 
 
-def folders_of_ranks(path: str) -> dict[int, str]:
-    """The traces of the ranks of a run, by rank; empty where a path is not of several.
+@dataclass(frozen=True, slots=True)
+class RankFolders:
+    """The traces of one run of so many ranks, by rank; one that is missing, or cannot be read, has none."""
 
-    ``path`` is the trace of rank 0, beside which those of the others stand as ``path.rank1`` and so on, or a folder
-    that holds nothing but these.
+    folders: dict[int, str]
+    world: int
+
+    def report(self) -> Report:
+        """The one report of all of them; raises ``UsageError`` where none can be read.
+
+        What no rank has written is not known of here: of a collective only that something came through it, and not the
+        number of its call.
+        """
+        ranks: dict[int, RankReport] = {}
+        for number, folder in sorted(self.folders.items()):
+            with suppress(UsageError):
+                ranks[number] = _rank_report(folder)
+        if not ranks:
+            raise UsageError(
+                f"none of the {len(self.folders):,} traces can be read", "give one of their folders to see why"
+            )
+        return merge_ranks(ranks, self.world)
+
+
+def folders_of_ranks(path: str) -> RankFolders | None:
+    """The traces of the ranks of a run; None where a path is not of several.
+
+    ``path`` is the trace of one of them, beside which the others stand (``path``, ``path.rank1``, ...), or a folder
+    that holds them. Each says itself which rank of how many it is. Raises ``UsageError`` for a folder that holds traces
+    of several runs.
     """
-    if _is_trace(path):
+    own = _rank_of(path)
+    if os.path.lexists(os.path.join(path, layout.RUN)):
+        if own is None or own[0] != 0:
+            return None
         folder, name = os.path.split(os.path.abspath(path))
-        others = {number: entry for run, number, entry in _traces(folder) if run == name and number}
-        return {0: path, **others} if others else {}
+        found = [
+            (*told, place) for told, place in _traces(folder) if os.path.basename(place).startswith(f"{name}.rank")
+        ]
+        others = {number: place for number, world, place in found if world == own[1] and number}
+        return RankFolders({**others, 0: path}, own[1]) if others else None
     held = list(_traces(path))
-    # of several runs, no rank is told from another
-    return {number: entry for _, number, entry in held} if len({run for run, *_ in held}) == 1 else {}
-
-
-def report_of_ranks(folders: dict[int, str]) -> Report:
-    """The one report of the traces of several ranks; raises ``UsageError`` where one is none.
-
-    What no rank has written is not known of here: of a collective only that something came through it, and not the
-    number of its call.
-    """
-    ranks = {number: _rank_report(folder) for number, folder in folders.items()}
-    return merge_ranks(ranks, max(ranks) + 1)
+    if not held:
+        return None
+    numbers = {number: place for (number, _), place in held}
+    if len({world for (_, world), _ in held}) > 1 or len(numbers) < len(held):
+        raise UsageError(f"{path} holds traces of several runs", "give the folder of one of them: that of its rank 0")
+    return RankFolders(numbers, held[0][0][1])
 
 
 def _rank_report(folder: str) -> RankReport:
@@ -51,14 +81,23 @@ def _rank_report(folder: str) -> RankReport:
     return RankReport(report, "stopped" if report.run.exit_status.script is None else "ended")
 
 
-def _is_trace(path: str) -> bool:
-    return os.path.lexists(os.path.join(path, layout.RUN))
+def _rank_of(folder: str) -> tuple[int, int] | None:
+    """Which rank of how many a trace is of; None where it is of none, or cannot be read."""
+    try:
+        known = Folder(folder).document(layout.RUN, RunDocument)
+    except UsageError:
+        return None
+    number, world = (None, None) if known is None else (known.options.get(RANK), known.options.get(RANKS))
+    if not isinstance(number, int) or not isinstance(world, int) or not 0 <= number < world <= _MOST:
+        return None
+    return number, world
 
 
-def _traces(folder: str) -> Iterator[tuple[str, int, str]]:
-    """The traces in a folder: the name of the run, the rank, and where it is."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            named = _RANK.fullmatch(entry.name)
-            if entry.is_dir(follow_symlinks=False) and _is_trace(entry.path):
-                yield (named["run"], int(named["number"]), entry.path) if named else (entry.name, 0, entry.path)
+def _traces(folder: str) -> Iterator[tuple[tuple[int, int], str]]:
+    """The traces of ranks in a folder: which rank of how many, and where; none where it cannot be listed."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda one: one.name):
+            if entry.is_dir(follow_symlinks=False) and os.path.lexists(os.path.join(entry.path, layout.RUN)):
+                told = _rank_of(entry.path)
+                if told is not None:
+                    yield told, entry.path
