@@ -136,7 +136,7 @@ class Concert:
             ranks = {n: own if n == number else RankReport.from_document(document) for n, document in held.items()}
         except StoreError:
             # whoever served the store is gone, and the launcher with it
-            return with_note(report, Note.create("store_lost")) if number == 0 else None
+            return with_note(own.report, Note.create("store_lost")) if number == 0 or report.findings else None
         return merge_ranks({**ranks, number: own}, world)
 
     def conclude(self) -> None:
