@@ -472,11 +472,11 @@ class Replays:
     def _proved(
         self, report: Report, way: ReplayPlan, fault: Fault, *, eager: bool, keep: Keep | None = None
     ) -> Report:
-        if self._options.prove and is_one_of_several():
-            return prove_fixes(report, NoRerun(TOGETHER))
         again = self._make_rerunner(way, fault, eager=eager)
         if self._options.attribute:
             report = again.attribute(report, self._marks.batches_before())
+        if self._options.prove and is_one_of_several():
+            return prove_fixes(report, NoRerun(TOGETHER))
         if not self._options.prove:
             return prove_fixes(report, NoRerun(NOT_ASKED))
         if _comes_in(report) and not way.is_whole:
