@@ -26,7 +26,7 @@ _WIDE: Final = {
     torch.complex64: torch.complex128,
 }
 _RANDOM: Final = TORCH.having("random")
-_EMPTY: Final = frozenset(("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "empty_permuted"))
+_UNWRITTEN: Final = TORCH.having("uninitialised")
 
 
 class InFloat64(TorchDispatchMode):
@@ -95,7 +95,7 @@ class ZeroedMemory(TorchDispatchMode):
     ) -> Any:
         del types
         out = func(*args, **(kwargs or {}))
-        if func._schema.name.removeprefix("aten::") in _EMPTY and isinstance(out, Tensor):
+        if func._schema.name.partition("::")[2] in _UNWRITTEN and isinstance(out, Tensor):
             out.zero_()
         return out
 
