@@ -130,6 +130,19 @@ def test_births_are_heard_and_numpy_is_as_it_was() -> None:
     assert np.geterr() == before
 
 
+def test_numpy_is_asked_as_the_program_may_ask_it() -> None:
+    births = NumpyBirths()
+    with births.heard():
+        np.seterr("ignore")
+        np.zeros(2) / np.zeros(2)
+        with pytest.raises(TypeError):
+            np.seterr("ignore", all="ignore")
+        np.seterr("ignore", "raise")
+        with np.errstate(over="ignore"), pytest.raises(FloatingPointError):
+            np.ones(1) / np.zeros(1)
+    assert [site.code for site in births.sites] == ["np.zeros(2) / np.zeros(2)"]
+
+
 def test_rows_that_hold_nan_are_left_out(loaded: Callable[[str], ModuleType]) -> None:
     (fix,) = fixes_of(loaded(TABLE.replace("TARGET", "y = torch.from_numpy(table[:, 2])")))
     assert fix.verdict.status == "unverified" or "table[np.isfinite(table).all(axis=1)]" in (fix.patch or "")

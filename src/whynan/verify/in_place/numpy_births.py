@@ -10,6 +10,7 @@ import textwrap
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -37,9 +38,12 @@ _HEARD: Final[dict[str, Any]] = dict.fromkeys(("divide", "over", "invalid"), "ca
 
 
 def _listening(given: dict[str, Any]) -> dict[str, Any]:
-    """What the program asks NumPy for, where that is to say nothing or to warn; what is to raise does."""
+    """What the program asks NumPy for, where that is to say nothing or to warn; what is to raise does.
+
+    What it does not speak of stays as it is.
+    """
     asked = {name: given.get(name) or given.get("all") for name in ("divide", "over", "under", "invalid")}
-    return {name: "raise" if kind == "raise" else _HEARD.get(name, kind) for name, kind in asked.items()}
+    return {name: kind if kind in (None, "raise") else _HEARD.get(name, kind) for name, kind in asked.items()}
 
 
 class NumpyBirths:
@@ -57,7 +61,9 @@ class NumpyBirths:
         try:
             with np.errstate(**_HEARD, call=self._born):
                 np.errstate = lambda **given: own["errstate"](**_listening(given), call=self._born)
-                np.seterr = lambda **given: own["seterr"](**_listening(given))
+                np.seterr = lambda *kinds, **given: own["seterr"](
+                    **_listening(signature(own["seterr"]).bind(*kinds, **given).arguments)
+                )
                 yield
         finally:
             for name, function in own.items():
