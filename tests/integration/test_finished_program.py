@@ -328,3 +328,20 @@ def test_what_mends_a_metric_is_tried_up_to_where_the_program_reads_it(tmp_path:
     finding = report["damaging"][0] if report["damaging"] else report["findings"][0]
     assert finding["site"]["line"] == 6
     assert finding["fixes"][0]["verdict"]["status"] == "guarded", finding["fixes"]
+
+
+ARRAYS = """\
+import numpy as np
+import torch
+
+rows = np.array([[0.0, 2.0], [0.0, 4.0]], dtype=np.float32) / np.array([[0.0, 2.0], [5.0, 0.0]], dtype=np.float32)
+weight = torch.ones(2, requires_grad=True)
+(torch.from_numpy(rows) @ weight).sum().backward()
+"""
+
+
+@pytest.mark.proof
+def test_a_numpy_mend_is_proved_where_nothing_has_loaded_the_compiler(tmp_path: Path) -> None:
+    _, report = run(tmp_path, ARRAYS)
+    fixes = report["findings"][0]["fixes"]
+    assert {fix["verdict"]["status"] for fix in fixes} == {"guarded"}, fixes

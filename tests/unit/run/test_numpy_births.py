@@ -10,6 +10,7 @@ import torch
 import torch._numpy as arrays
 
 import whynan
+from whynan.errors import UsageError
 from whynan.records.intents import FixKind
 from whynan.rules import intents
 from whynan.run.proof.omissions import without_bad_rows
@@ -112,6 +113,14 @@ def test_numpy_is_judged_as_tensors_are(wrong: Callable[..., Any], kind: FixKind
 
     assert judge(taking_tensors(original), taking_tensors(right), [{"x": x}], kind="guard").status == "guarded"
     assert judge(taking_tensors(original), taking_tensors(wrong), [{"x": x}], kind=kind).status == "rejected"
+
+
+def test_what_the_library_lacks_is_not_held_against_a_mend() -> None:
+    def lacking(x: Any) -> Any:
+        return arrays.no_such_function(x)
+
+    with pytest.raises(UsageError, match="no_such_function"):
+        judge(taking_tensors(lambda x: arrays.log(x)), taking_tensors(lacking), [{"x": torch.zeros(2)}], kind="guard")
 
 
 def test_births_are_heard_and_numpy_is_as_it_was() -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.errors import UsageError
 from whynan.ops.table import TORCH
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import resolve
@@ -108,19 +109,43 @@ def on_tensors(formula: Formula) -> Formula:
 
 
 def taking_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What NumPy's functions compute of tensors, as tensors."""
+    """What NumPy's functions compute of tensors, as tensors.
+
+    Raises:
+        UsageError: where there is no such function of tensors.
+    """
     import torch
 
     arrays: Any = import_module(_LIBRARY)
 
     def taken(**given: Any) -> Any:
-        made = function(**{n: arrays.asarray(v) if isinstance(v, torch.Tensor) else v for n, v in given.items()})
+        try:
+            with _numpy_dtypes():
+                made = function(
+                    **{n: arrays.asarray(v) if isinstance(v, torch.Tensor) else v for n, v in given.items()}
+                )
+        except (AttributeError, ImportError) as error:
+            raise UsageError("NumPy's functions on tensors do not compute it", str(error)) from error
         return tuple(map(_tensor, made)) if isinstance(made, tuple) else _tensor(made)
 
     def _tensor(made: Any) -> Any:
         return made.tensor if isinstance(made, arrays.ndarray) else made
 
     return taken
+
+
+@contextmanager
+def _numpy_dtypes() -> Generator[None]:
+    """NumPy's own dtypes of what is given none: the library would load the compiler to ask for its settings."""
+    import torch
+
+    settings: Any = import_module(f"{_LIBRARY}._dtypes_impl")
+    held = settings._default_dtypes
+    settings._default_dtypes = settings.DefaultDTypes(torch.float64, torch.complex128, torch.int64)
+    try:
+        yield
+    finally:
+        settings._default_dtypes = held
 
 
 def as_arrays(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
