@@ -345,3 +345,22 @@ def test_a_numpy_mend_is_proved_where_nothing_has_loaded_the_compiler(tmp_path: 
     _, report = run(tmp_path, ARRAYS)
     fixes = report["findings"][0]["fixes"]
     assert {fix["verdict"]["status"] for fix in fixes} == {"guarded"}, fixes
+
+
+COUNTED = """\
+import numpy as np
+import torch
+
+rows = np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, 4.0]], dtype=np.float32)
+found = torch.from_numpy(rows) @ torch.ones(2)
+assert len(found) == 3
+print(found.mean().item())
+"""
+
+
+@pytest.mark.proof
+def test_a_fix_that_was_judged_on_no_operands_is_not_said_to_hold_on_them(tmp_path: Path) -> None:
+    _, report = run(tmp_path, COUNTED)
+    verdict = best(report)
+    assert verdict["status"] == "unverified"
+    assert verdict["why"].startswith("it was not tried in the program: ")
