@@ -364,3 +364,39 @@ def test_a_fix_that_was_judged_on_no_operands_is_not_said_to_hold_on_them(tmp_pa
     verdict = best(report)
     assert verdict["status"] == "unverified"
     assert verdict["why"].startswith("it was not tried in the program: ")
+
+
+SWALLOWED = """\
+import numpy as np
+import torch
+
+weight = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for _ in range({steps}):
+    optimizer.zero_grad()
+    (weight * weight).sum().backward()
+    optimizer.step()
+rows = np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, 4.0]], dtype=np.float32)
+for size in [{first}, 3]:
+    found = None
+    try:
+        with torch.no_grad():
+            found = (torch.from_numpy(rows).reshape(size, 2) @ weight).mean()
+    except RuntimeError:
+        print("skipped")
+    if found is not None:
+        print(found.item())
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("steps", [0, 3])
+@pytest.mark.parametrize(("first", "status"), [(-1, "guarded"), (3, "unverified")])
+def test_an_edit_with_which_the_bad_number_is_not_read_at_all_is_no_mend(
+    tmp_path: Path, steps: int, first: int, status: str
+) -> None:
+    """What the program raises and swallows has left it out; one that is read all the same is read as a finite one."""
+    _, report = run(tmp_path, SWALLOWED.format(steps=steps, first=first))
+    finding = report["damaging"][0] if report["damaging"] else report["findings"][0]
+    titles = {fix["title"]: fix["verdict"]["status"] for fix in finding["fixes"]}
+    assert titles == {"no rows of rows that hold NaN or Inf": status}, finding["fixes"]
