@@ -328,3 +328,75 @@ def test_what_mends_a_metric_is_tried_up_to_where_the_program_reads_it(tmp_path:
     finding = report["damaging"][0] if report["damaging"] else report["findings"][0]
     assert finding["site"]["line"] == 6
     assert finding["fixes"][0]["verdict"]["status"] == "guarded", finding["fixes"]
+
+
+ARRAYS = """\
+import numpy as np
+import torch
+
+rows = np.array([[0.0, 2.0], [0.0, 4.0]], dtype=np.float32) / np.array([[0.0, 2.0], [5.0, 0.0]], dtype=np.float32)
+weight = torch.ones(2, requires_grad=True)
+(torch.from_numpy(rows) @ weight).sum().backward()
+"""
+
+
+@pytest.mark.proof
+def test_a_numpy_mend_is_proved_where_nothing_has_loaded_the_compiler(tmp_path: Path) -> None:
+    _, report = run(tmp_path, ARRAYS)
+    fixes = report["findings"][0]["fixes"]
+    assert {fix["verdict"]["status"] for fix in fixes} == {"guarded"}, fixes
+
+
+COUNTED = """\
+import numpy as np
+import torch
+
+rows = np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, 4.0]], dtype=np.float32)
+found = torch.from_numpy(rows) @ torch.ones(2)
+assert len(found) == 3
+print(found.mean().item())
+"""
+
+
+@pytest.mark.proof
+def test_a_fix_that_was_judged_on_no_operands_is_not_said_to_hold_on_them(tmp_path: Path) -> None:
+    _, report = run(tmp_path, COUNTED)
+    verdict = best(report)
+    assert verdict["status"] == "unverified"
+    assert verdict["why"].startswith("it was not tried in the program: ")
+
+
+SWALLOWED = """\
+import numpy as np
+import torch
+
+weight = torch.nn.Parameter(torch.ones(2))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for _ in range({steps}):
+    optimizer.zero_grad()
+    (weight * weight).sum().backward()
+    optimizer.step()
+rows = np.array([[1.0, 2.0], [np.nan, 1.0], [3.0, 4.0]], dtype=np.float32)
+for size in [{first}, 3]:
+    found = None
+    try:
+        with torch.no_grad():
+            found = (torch.from_numpy(rows).reshape(size, 2) @ weight).mean()
+    except RuntimeError:
+        print("skipped")
+    if found is not None:
+        print(found.item())
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("steps", [0, 3])
+@pytest.mark.parametrize(("first", "status"), [(-1, "guarded"), (3, "unverified")])
+def test_an_edit_with_which_the_bad_number_is_not_read_at_all_is_no_mend(
+    tmp_path: Path, steps: int, first: int, status: str
+) -> None:
+    """What the program raises and swallows has left it out; one that is read all the same is read as a finite one."""
+    _, report = run(tmp_path, SWALLOWED.format(steps=steps, first=first))
+    finding = report["damaging"][0] if report["damaging"] else report["findings"][0]
+    titles = {fix["title"]: fix["verdict"]["status"] for fix in finding["fixes"]}
+    assert titles == {"no rows of rows that hold NaN or Inf": status}, finding["fixes"]

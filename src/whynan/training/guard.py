@@ -168,7 +168,8 @@ class Guard:
             self.here.seen = None if read.decision is not None else read.tensor
             self.here.arrive(judged)
         elif self._observed is not None:
-            fault = Fault(None, self.steps + 1, judged, decision=read.decision, certain=read.is_loss)
+            made, certain, at = read.decision, read.is_loss, read.place
+            fault = Fault(None, self.steps + 1, judged, decision=made, certain=certain, read_at=at)
             return self._observed(fault) if self.judging else self.decided(fault)
         return None
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from whynan.capture.ranks import CollectiveRefused, is_one_of_several
-from whynan.capture.torch.interposition.wrappers import StepHooks
+from whynan.capture.torch.interposition.wrappers import StepHooks, install_door
 from whynan.capture.torch.sinks.gradients import (
     Fault,
     Losses,
@@ -27,7 +27,7 @@ from whynan.capture.torch.sinks.gradients import (
     is_finite,
     parameters_of,
 )
-from whynan.capture.torch.sinks.values_read import bad_elements_held
+from whynan.capture.torch.sinks.values_read import ReadLog, bad_elements_held
 from whynan.errors import NestedTraceError
 from whynan.faults import is_program_error
 from whynan.replay.carried_state import assign
@@ -93,6 +93,7 @@ class ReplayOutcome:
     why: str = ""
     shared: bool = False
     """Whether it is of this rank's part of what several have summed."""
+    log: ReadLog = dataclasses.field(default_factory=ReadLog)
 
 
 def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
@@ -146,6 +147,7 @@ def replay(
     """How many each optimizer has made, where the program is run from its start to a later one."""
     from_start = goes_past_steps(way, fault)
     exchanged: CallLog | None = None
+    log = ReadLog()
 
     def note_evidence(optimizer: Any) -> None:
         if not reached and not refused:
@@ -277,6 +279,10 @@ def replay(
                 names["next"] = functools.partial(_next, names.get("next", next), begun_before)
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
             guard.here.arrive = read if reads else None
+            if guard.observations is not None and (reads or fault.whole):
+                guard.observations.log = log
+                if not guard.on:
+                    guard.observations.install(lambda *door: entered.callback(install_door(*door)) and None)
             if guard.observations is not None and fault.decision is not None:
                 guard.here.deciding = True
                 guard.observations.expected = fault.judged.losses[0]
@@ -330,7 +336,7 @@ def replay(
                 last.callback(scaler.restore)
     if not reached:
         return ReplayOutcome(None, why)
-    return ReplayOutcome(reached[0], shared=exchanged is not None and exchanged.shared)
+    return ReplayOutcome(reached[0], shared=exchanged is not None and exchanged.shared, log=log)
 
 
 def _finalizers() -> dict[Any, Any]:
@@ -367,7 +373,7 @@ def _reset_guard(guard: Guard, losses: Losses, *, inside: bool) -> None:
     here.losses, here.replaying, here.inside, here.arrive, here.fresh = losses, False, inside, None, []
     here.deciding = False
     if guard.observations is not None:
-        guard.observations.expected = None
+        guard.observations.expected = guard.observations.log = None
 
 
 # -- The steps that an edited program makes from its bad step on: whether they and what they leave behind are finite

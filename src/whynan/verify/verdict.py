@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.errors import UsageError
 from whynan.records.report import FixVerdict
 from whynan.verify import wording
 from whynan.verify.arrays import OtherKindError, array_of, size_of, tensors_in
@@ -92,7 +93,7 @@ def judge(
     Where what was captured is known to have been ``rounded`` on its way, as the sigmoid that a module gives, nothing
     that a guard makes up is right if it is not so for what rounds to that. A value that is undefined may be made up,
     though no greater one than is healthy, or than the logarithm of one. What ``widens`` may be of a wider dtype, which
-    the verdict says. The same arguments have the same verdict.
+    the verdict says. The same arguments have the same verdict. Raises ``UsageError`` where the repaired does.
     """
     from whynan.verify.torch_program import TorchProgram
 
@@ -496,6 +497,9 @@ class Judgement:
             return repaired_arrays(self.repaired, case, widens=self.asked.widens)
         except OtherKindError as what:
             raise RejectedError(f"gives {what}") from None
+        except UsageError:
+            # it could not be run, which says nothing of it
+            raise
         except Exception as error:
             raise RejectedError(f"the repaired code raises {_error_text(error)}") from error
 

@@ -10,6 +10,7 @@ import torch
 import torch._numpy as arrays
 
 import whynan
+from whynan.errors import UsageError
 from whynan.records.intents import FixKind
 from whynan.rules import intents
 from whynan.run.proof.omissions import without_bad_rows
@@ -114,6 +115,14 @@ def test_numpy_is_judged_as_tensors_are(wrong: Callable[..., Any], kind: FixKind
     assert judge(taking_tensors(original), taking_tensors(wrong), [{"x": x}], kind=kind).status == "rejected"
 
 
+def test_what_the_library_lacks_is_not_held_against_a_mend() -> None:
+    def lacking(x: Any) -> Any:
+        return arrays.no_such_function(x)
+
+    with pytest.raises(UsageError, match="no_such_function"):
+        judge(taking_tensors(lambda x: arrays.log(x)), taking_tensors(lacking), [{"x": torch.zeros(2)}], kind="guard")
+
+
 def test_births_are_heard_and_numpy_is_as_it_was() -> None:
     before, births = np.geterr(), NumpyBirths()
     with births.heard():
@@ -128,6 +137,19 @@ def test_births_are_heard_and_numpy_is_as_it_was() -> None:
     said = ["np.zeros(2) / np.zeros(2)", "np.mean(np.zeros(0))", "np.log(np.zeros(1))"]
     assert [site.code for site in births.sites] == said
     assert np.geterr() == before
+
+
+def test_numpy_is_asked_as_the_program_may_ask_it() -> None:
+    births = NumpyBirths()
+    with births.heard():
+        np.seterr("ignore")
+        np.zeros(2) / np.zeros(2)
+        with pytest.raises(TypeError):
+            np.seterr("ignore", all="ignore")
+        np.seterr("ignore", "raise")
+        with np.errstate(over="ignore"), pytest.raises(FloatingPointError):
+            np.ones(1) / np.zeros(1)
+    assert [site.code for site in births.sites] == ["np.zeros(2) / np.zeros(2)"]
 
 
 def test_rows_that_hold_nan_are_left_out(loaded: Callable[[str], ModuleType]) -> None:

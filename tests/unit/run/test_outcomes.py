@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.report.programs import ELEMENT, cause, finding, report, value
-from whynan.records import Element, Finding, Site
+from whynan.records import Element, Finding, FixVerdict, Site
 from whynan.run.proof.outcomes import EditOutcome, outcome_of
 
 BEFORE = "a = 1\nb = 2\nc = 3\n"
@@ -56,6 +56,13 @@ def test_what_was_there_before_is_not_told_again() -> None:
     told = outcome_of(report(at(1)), report(FIRST, at(1)), FIRST, BEFORE, AFTER)
     assert told.remains is not None
     assert told.remains.startswith("another finding remains: ")
+
+
+@pytest.mark.parametrize(("finite", "said"), [(True, "it holds on the captured operands, but "), (None, "")])
+def test_only_what_was_judged_on_captured_operands_is_said_to_hold_on_them(finite: bool | None, said: str) -> None:
+    left = EditOutcome(remains="another finding remains", ends_badly=True)
+    told = left.apply_to(FixVerdict(status="guarded", forward_finite=finite))
+    assert (told.status, told.why) == ("unverified", f"{said}another finding remains")
 
 
 def test_a_program_that_ends_badly_all_the_same_is_not_cured() -> None:

@@ -49,8 +49,14 @@ class EditOutcome:
                 else verdict.model_copy(update={"why": f"{verdict.why}; {self.went_on}"})
             )
         if self.ends_badly and verdict.status in (*APPLICABLE, "distorting"):
-            return verdict.as_status("unverified", f"it holds on the captured operands, but {self.remains}")
+            return verdict.as_status("unverified", so_far(verdict, self.remains))
         return verdict.model_copy(update={"why": f"{verdict.why}; {self.remains}"})
+
+
+def so_far(verdict: FixVerdict, against: str) -> str:
+    """What speaks against an edit, with what was found of it before, if it was judged on captured operands."""
+    is_judged = verdict.forward_finite is not None or verdict.healthy_elements is not None
+    return f"it holds on the captured operands, but {against}" if is_judged else against
 
 
 def outcome_of(

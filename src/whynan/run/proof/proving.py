@@ -21,7 +21,7 @@ from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
-from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of
+from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of, so_far
 from whynan.source.text import file_text
 from whynan.traces.format import FAILED
 from whynan.verify.in_place.swap import is_same_file
@@ -379,7 +379,7 @@ class _Proving:
         if found is None:
             return ()
         outcome = self._outcome(finding, source, found.edited, makes_up=True)
-        verdict = _tried(FixVerdict(status="guarded", forward_finite=True, why=found.lost), outcome)
+        verdict = _tried(FixVerdict(status="guarded", why=found.lost), outcome)
         change = patch(file_of_site(source.path), source.text, found.edited)
         return (Fix(title=found.title, kind="source", patch=change, verdict=verdict),)
 
@@ -652,7 +652,7 @@ def _tried(verdict: FixVerdict, outcome: EditOutcome | str) -> FixVerdict:
     """A verdict with what the program did with the edit."""
     if isinstance(outcome, EditOutcome):
         return outcome.apply_to(verdict)
-    why = f"it holds on the captured operands, but was not tried in the program: {outcome}"
+    why = so_far(verdict, f"it was not tried in the program: {outcome}")
     return verdict.as_status("unverified", why, _reason(outcome))
 
 

@@ -32,7 +32,7 @@ from whynan.run.proof.proving import (
     with_surroundings,
 )
 from whynan.run.region import Region, refuses_another
-from whynan.verify.in_place.edited_tail import edit_tail
+from whynan.verify.in_place.edited_tail import edit_tail, lines_after
 from whynan.verify.in_place.swap import is_same_file, swap_code
 from whynan.verify.in_place.visits import record_visits
 
@@ -97,6 +97,8 @@ class ReplayRerunner:
         self._looked = looked
         self._advised = advised
         self._seconds = _SECONDS
+        self._bad_reads: dict[tuple[str, int], int] = {} if fault.read_at is None else {fault.read_at: 1}
+        """Where the program has read a bad number, at which read of that line."""
 
     def prove_report(self, report: Report, *, keep: Keep | None = None, progress: Progress | None = None) -> Report:
         """A report with the fixes of its findings."""
@@ -145,6 +147,7 @@ class ReplayRerunner:
         outcome = self._replay(self._way, nullcontext)
         if outcome.judged is None:
             return RunOnce(f"no replay {self._way.where}: {outcome.why}; {RERUN}")
+        self._note_reads(outcome)
         why = self._differs(outcome)
         return None if why is None else RunOnce(f"{why}; {RERUN}")
 
@@ -154,6 +157,7 @@ class ReplayRerunner:
         outcome = self._replay(self._way, lambda: self._looked(region, self._fault, self._way))
         if outcome.judged is None:
             return RunOnce(f"no replay {self._way.where}: {outcome.why}; {RERUN}")
+        self._note_reads(outcome)
         born = {birth_of(finding) for finding in (*region.report.findings, *region.report.damaging)}
         if all(birth_of(finding) in born for finding in (*first.findings, *first.damaging)):
             return None
@@ -190,6 +194,8 @@ class ReplayRerunner:
             return f"replayed {way.where}, {outcome.why}"
         self._seconds = max(0.0, self._seconds - onward.used) if onward is not None else self._seconds
         report = with_surroundings(region.report, region.trace)
+        if outcome.judged.is_good and not report.findings and not self._reads_again(outcome, path, before, after):
+            return f"replayed {way.where}, it does not come to where it read the bad number"
         if not outcome.judged.is_good and not report.findings:
             # something bad is in the step all the same
             report = report.model_copy(update={"verdict": "inconclusive"})
@@ -198,6 +204,15 @@ class ReplayRerunner:
             return EditedRun(report, moved)
         guarded = self._fault.decision is not None
         return EditedRun(report, moved, onward.further if guarded else None, onward.bad)
+
+    def _reads_again(self, outcome: ReplayOutcome, path: str, before: str, after: str) -> bool:
+        """Whether an edited program has read where it had read bad numbers, as often as up to these."""
+        for (file, line), times in self._bad_reads.items():
+            # code that the edit leaves alone keeps its lines
+            lines = {line, *(lines_after(before, after, line) if is_same_file(file, path) else ())}
+            if sum(outcome.log.counts[file, at] for at in lines) < times:
+                return False
+        return True
 
     def _onward(self) -> TrialSteps | None:
         """What looks at the step as it is made; None where it cannot be told from what was bad before."""
@@ -220,6 +235,10 @@ class ReplayRerunner:
         outcome = replay(way, self._guard, self._fault, region, eager=self._eager, onward=onward)
         self._guard.here.replaying = True
         return outcome
+
+    def _note_reads(self, outcome: ReplayOutcome) -> None:
+        at = self._fault.read_at
+        self._bad_reads = outcome.log.bad if at is None else {at: max(1, outcome.log.counts[at])}
 
     @contextmanager
     def unheard(self) -> Generator[Self]:

@@ -40,6 +40,16 @@ def edit_tail(tail: Tail, before: str, after: str | ast.Module) -> Tail:
     return replace(tail, statements=tuple(statements))
 
 
+def lines_after(before: str, after: str, line: int) -> range:
+    """The lines of another text that one line of a text stands at, or those that stand in its place."""
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    for kind, begin, end, begin_new, end_new in matcher.get_opcodes():
+        if begin < line <= end:
+            at = line - begin + begin_new
+            return range(at, at + 1) if kind == "equal" else range(begin_new + 1, end_new + 1)
+    return range(0)
+
+
 def _body(tree: ast.Module, code: CodeType) -> _Block:
     owner = owner_of(tree, code)
     if owner is None:

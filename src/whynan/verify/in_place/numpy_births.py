@@ -10,10 +10,12 @@ import textwrap
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from whynan.errors import UsageError
 from whynan.ops.table import TORCH
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import resolve
@@ -37,9 +39,12 @@ _HEARD: Final[dict[str, Any]] = dict.fromkeys(("divide", "over", "invalid"), "ca
 
 
 def _listening(given: dict[str, Any]) -> dict[str, Any]:
-    """What the program asks NumPy for, where that is to say nothing or to warn; what is to raise does."""
+    """What the program asks NumPy for, where that is to say nothing or to warn; what is to raise does.
+
+    What it does not speak of stays as it is.
+    """
     asked = {name: given.get(name) or given.get("all") for name in ("divide", "over", "under", "invalid")}
-    return {name: "raise" if kind == "raise" else _HEARD.get(name, kind) for name, kind in asked.items()}
+    return {name: kind if kind in (None, "raise") else _HEARD.get(name, kind) for name, kind in asked.items()}
 
 
 class NumpyBirths:
@@ -57,7 +62,9 @@ class NumpyBirths:
         try:
             with np.errstate(**_HEARD, call=self._born):
                 np.errstate = lambda **given: own["errstate"](**_listening(given), call=self._born)
-                np.seterr = lambda **given: own["seterr"](**_listening(given))
+                np.seterr = lambda *kinds, **given: own["seterr"](
+                    **_listening(signature(own["seterr"]).bind(*kinds, **given).arguments)
+                )
                 yield
         finally:
             for name, function in own.items():
@@ -102,19 +109,43 @@ def on_tensors(formula: Formula) -> Formula:
 
 
 def taking_tensors(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What NumPy's functions compute of tensors, as tensors."""
+    """What NumPy's functions compute of tensors, as tensors.
+
+    Raises:
+        UsageError: where there is no such function of tensors.
+    """
     import torch
 
     arrays: Any = import_module(_LIBRARY)
 
     def taken(**given: Any) -> Any:
-        made = function(**{n: arrays.asarray(v) if isinstance(v, torch.Tensor) else v for n, v in given.items()})
+        try:
+            with _numpy_dtypes():
+                made = function(
+                    **{n: arrays.asarray(v) if isinstance(v, torch.Tensor) else v for n, v in given.items()}
+                )
+        except (AttributeError, ImportError) as error:
+            raise UsageError("NumPy's functions on tensors do not compute it", str(error)) from error
         return tuple(map(_tensor, made)) if isinstance(made, tuple) else _tensor(made)
 
     def _tensor(made: Any) -> Any:
         return made.tensor if isinstance(made, arrays.ndarray) else made
 
     return taken
+
+
+@contextmanager
+def _numpy_dtypes() -> Generator[None]:
+    """NumPy's own dtypes of what is given none: the library would load the compiler to ask for its settings."""
+    import torch
+
+    settings: Any = import_module(f"{_LIBRARY}._dtypes_impl")
+    held = settings._default_dtypes
+    settings._default_dtypes = settings.DefaultDTypes(torch.float64, torch.complex128, torch.int64)
+    try:
+        yield
+    finally:
+        settings._default_dtypes = held
 
 
 def as_arrays(given: list[dict[str, Any]]) -> list[dict[str, Any]]:

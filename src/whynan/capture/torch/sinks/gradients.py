@@ -105,6 +105,8 @@ class Fault:
     """What the program does for the number that it has read, where that is how it is known."""
     certain: bool = False
     """Whether that number is known to be a loss, without a replay."""
+    read_at: tuple[str, int] | None = None
+    """The file and line at which it was read."""
     beside: bool = False
     """Whether another optimizer has stepped on the gradients of the same backward, and moved its weights."""
     made: bool = False

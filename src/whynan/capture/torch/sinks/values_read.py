@@ -10,6 +10,7 @@ import math
 import re
 import sys
 import threading
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import torch
@@ -51,10 +52,25 @@ class Read(NamedTuple):
     bits: bytes
     decision: Decision | None
     is_loss: bool
+    place: Place
 
 
 ANY: Final = Decision("ends", "", 0, "")
 """Any decision."""
+
+
+class ReadLog:
+    """How often something was read where, and how often up to the first bad number there."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[Place] = Counter()
+        self.bad: dict[Place, int] = {}
+
+    def add(self, place: Place, *, is_bad: bool) -> None:
+        """Something was read."""
+        self.counts[place] += 1
+        if is_bad:
+            self.bad.setdefault(place, self.counts[place])
 
 
 class _Here(threading.local):
@@ -84,6 +100,8 @@ class Observations:
         self._latest: Place | None = None
         self.expected: bytes | None = None
         """The bits of what is read where the program decides, in a replay of that."""
+        self.log: ReadLog | None = None
+        """What a replay reads."""
         self._here = _Here()
         self._decided: dict[tuple[int, int, bool], tuple[CodeType, frozenset[str]]] = {}
         """Where the truth of a tensor was asked and no bad number decided: the names of the numbers that might.
@@ -112,8 +130,9 @@ class Observations:
                 raise
             finally:
                 here.inside = not outermost
-            # a number that is finite needs no call
-            if outermost and type(out) is not int and (type(out) is not float or out - out != 0):
+            # a number that is finite needs no call, but in a replay
+            is_finite = type(out) is int or (type(out) is float and out - out == 0)
+            if outermost and (not is_finite or self.log is not None):
                 # after a graph break dynamo would compile what is ours
                 eyes = _set_eval_frame(None)
                 try:
@@ -129,6 +148,10 @@ class Observations:
 
     def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> BaseException | None:
         frame = None if torch.compiler.is_compiling() else _frame()
+        if frame is not None and self.log is not None:
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+                is_bad = type(out) is not bool and looks(tensor, out) is not None
+            self.log.add((frame.f_code.co_filename, frame.f_lineno), is_bad=is_bad)
         if frame is not None and type(out) is bool and self.expected is None and self._is_idle(frame, out):
             return None
         if frame is None or not (self._wanted(None) or self._wanted(ANY)):
@@ -142,7 +165,7 @@ class Observations:
             self._here.inside = False
         if read is None or not self._wanted(read.decision):
             return None
-        place = frame.f_code.co_filename, frame.f_lineno
+        place = read.place
         if place in self._told and place != self._latest:
             return None
         if place != self._latest:
@@ -166,10 +189,11 @@ class Observations:
 
     def _read(self, frame: FrameType, tensor: Tensor, out: Any, bits: bytes) -> Read | None:
         """What was read; None of the truth of a tensor on which nothing is decided, or of finite numbers."""
-        where = f"{frame.f_code.co_filename}:{frame.f_lineno}:".encode("utf-8", "surrogatepass")
+        place = frame.f_code.co_filename, frame.f_lineno
+        where = "{}:{}:".format(*place).encode("utf-8", "surrogatepass")
         if self.expected == where + bits:
             # code that is made for a replay may stand elsewhere in its line
-            return Read(tensor, where + bits, ANY, is_loss=True)
+            return Read(tensor, where + bits, ANY, is_loss=True, place=place)
         number = out if type(out) in (float, bool) else tensor.item() if tensor.numel() == 1 else None
         made = None if number is None else decision(frame, number)
         of = [tensor]
@@ -182,7 +206,7 @@ class Observations:
             if not of and not made.tests:
                 self._decided[key] = frame.f_code, made.names
                 return None
-        return Read(tensor, where + bits, made, any(t.requires_grad for t in of))
+        return Read(tensor, where + bits, made, any(t.requires_grad for t in of), place)
 
 
 def _bad_scalar(tensor: Tensor, out: Any) -> bytes | None:
