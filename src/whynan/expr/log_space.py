@@ -80,7 +80,9 @@ class LogSpace:
             value = given.get(name, Missing(term.name))
             if place[1] == "<" and isinstance(value, Term):
                 return f"({logs[name] or self._leaf(value)})"
-            return f"{value.value:g}" if isinstance(value, Term) and value.name == "number" else self._variable(value)
+            if isinstance(value, Term) and value.name == "number":
+                return repr(value.value).removesuffix(".0")
+            return self._variable(value)
 
         return _PLACE.sub(written, formula).replace("-1 * ", "-", 1)
 

@@ -40,6 +40,12 @@ def test_the_formula_is_the_same_logarithm_and_finite_where_the_exponential_is_n
     assert is_cured(text, edited, (X + shift, Y), (X, Y)) if shift else torch.allclose(*values(text, edited))
 
 
+@pytest.mark.parametrize("exponent", ["0.123456789", "2", "12345678"])
+def test_an_exponent_keeps_its_digits(exponent: str) -> None:
+    last = f"torch.log(torch.exp(x) ** {exponent})"
+    assert f"return {exponent} * x\n" in mended(function(f"return {last}"), last).edited
+
+
 def values(text: str, edited: str) -> list[torch.Tensor]:
     """What a file's function gives, before and after an edit."""
     assert edited != text
