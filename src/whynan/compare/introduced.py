@@ -131,7 +131,7 @@ class Search:
         with np.errstate(all="ignore"):
             usual = usual_size(x) if mixed else 0.0
             near = np.abs(x - y) <= self.roundoff * (_ULPS * np.abs(x) + _MIXED * usual) + least_normal(self.roundoff)
-        return not bool((near | _same_bad(x, y)).all())
+        return not bool(((near & np.isfinite(x)) | _same_bad(x, y)).all())
 
     def _is_order_of_sum(self, stretch: Stretch, given: Mapping[str, Array], a: Array, made: Array) -> bool:
         """Whether a difference is below what a sum of products may lose in any order: a cheap first look."""

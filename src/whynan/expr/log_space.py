@@ -6,6 +6,7 @@ import ast
 import math
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.match import Match, Missing, is_divisor
@@ -14,6 +15,8 @@ from whynan.ops.table import TORCH
 from whynan.source.calls import function_of, operator_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from whynan.expr.from_python import Reader
     from whynan.source.text import Place
 
@@ -21,6 +24,7 @@ _FORMULAS: Final = TORCH.column("logarithm")
 _PLACE: Final = re.compile(r"([{<])(\w+)[}>]")
 _MOST_LEVELS: Final = 24
 _PICKS: Final = TORCH.having("view", "cast", "picks")
+_ELEMENTWISE: Final = TORCH.having("elementwise")
 
 
 @dataclass
@@ -31,16 +35,20 @@ class LogSpace:
     match: Match = field(default_factory=Match)
     gains: bool = False
     """Whether an exponential and its logarithm have met."""
+    guards: tuple[str, ...] = ()
+    """The selections that the term is a branch of: what is written around what may be out of a logarithm's domain."""
+    bare: int = 0
+    """How many logarithms are written of what may be out of their domain."""
 
     def log(self, term: Term, depth: int = _MOST_LEVELS) -> str | None:
         """The formula of a term's logarithm, where an exponential in it is left out; None where none is."""
-        known = self.match
+        known = self.match, self.gains, self.bare
         found = self._own(term, depth) if depth else None
         if found is None and depth:
-            self.match = known
+            self.match, self.gains, self.bare = known
             found = self._followed(term, depth)
         if found is None:
-            self.match = known
+            self.match, self.gains, self.bare = known
         return found
 
     def _followed(self, term: Term, depth: int) -> str | None:
@@ -53,7 +61,7 @@ class LogSpace:
         moved = moved_operand(self.reader.place, term.node)
         if moved is None:
             return None
-        found = self.log(self.reader.read(moved), depth - 1)
+        found = self._in_branch(term, "", self.reader.read(moved), partial(self.log, depth=depth - 1))
         if found is None:
             return None
         self._take(term)
@@ -69,20 +77,45 @@ class LogSpace:
         if term.origin is not None:
             given = {"input": term.origin, "exponent": number(-1)}
         taken = dict.fromkeys(name for kind, name in _PLACE.findall(formula) if kind == "<")
-        logs = {name: self.log(given[name], depth - 1) for name in taken if name in given}
+        write = partial(self.log, depth=depth - 1)
+        logs = {name: self._in_branch(term, name, given[name], write) for name in taken if name in given}
         if taken and not any(logs.values()):
+            return None
+        logs = {name: log or self._in_branch(term, name, given[name], self._leaf) for name, log in logs.items()}
+        if None in logs.values():
             return None
         self._take(term)
         self.gains = self.gains or not taken
 
         def written(place: re.Match[str]) -> str:
             name = place[2]
+            if place[1] == "<" and name in logs:
+                return f"({logs[name]})"
             value = given.get(name, Missing(term.name))
-            if place[1] == "<" and isinstance(value, Term):
-                return f"({logs[name] or self._leaf(value)})"
-            return f"{value.value:g}" if isinstance(value, Term) and value.name == "number" else self._variable(value)
+            if isinstance(value, Term) and value.name == "number":
+                return repr(value.value).removesuffix(".0")
+            return self._variable(value)
 
         return _PLACE.sub(written, formula).replace("-1 * ", "-", 1)
+
+    def _in_branch(self, term: Term, name: str, part: Term, write: Callable[[Term], str | None]) -> str | None:
+        """What is written of an operand; None where it would have to be guarded and cannot be."""
+        guards, bare = self.guards, self.bare
+        chosen = term.child("condition") if term.name == "where" else None
+        if chosen is not None:
+            condition = self._variable(chosen)
+            self.guards = (*guards, f"where({condition}, {'{0}, {1}' if name == 'input' else '{1}, {0}'})")
+        elif term.name not in _ELEMENTWISE:
+            self.guards = ()
+        found, self.guards = write(part), guards
+        return None if guards and term.name not in _ELEMENTWISE and self.bare > bare else found
+
+    def _guarded(self, operand: str, inside: str = "1") -> str:
+        """The operand of a logarithm, a number ``inside`` its domain where a selection leaves it out."""
+        self.bare += 1
+        for guard in self.guards:
+            operand = guard.format(operand, inside)
+        return operand
 
     def _product(self, term: Term, depth: int) -> str | None:
         self._take(term)
@@ -112,7 +145,7 @@ class LogSpace:
                 return self._complement(product_of([Term("number", value=-1.0), parts[0]]), depth)
             if sign > 0 and constant == -1:
                 log = self.log(parts[0], depth - 1)
-                return None if log is None else f"log(expm1({log}))"
+                return None if log is None else f"log(expm1({self._guarded(log)}))"
         if constant < 0 or any(coefficient(part)[0] < 0 for part in parts):
             return None
         logs = [self.log(part, depth - 1) for part in parts]
@@ -141,13 +174,13 @@ class LogSpace:
             return f"logsigmoid(-{self._variable(made.operands[0])})"
         self.match = known
         log = self.log(term, depth - 1)
-        return None if log is None else f"log(-expm1({log}))"
+        return None if log is None else f"log(-expm1({self._guarded(log, '-1')}))"
 
     def _leaf(self, term: Term) -> str:
         """The logarithm of what has no exponential in it."""
         if term.name == "number":
             return repr(math.log(term.value)) if term.value > 0 else "-inf"
-        return f"log({self._variable(term)})"
+        return f"log({self._guarded(self._variable(term))})"
 
     def _variable(self, value: Term | Missing) -> str:
         known = [(n, v) for n, v in self.match.variables.items() if isinstance(v, Term) and v.key is not None]

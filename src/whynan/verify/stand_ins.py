@@ -108,7 +108,9 @@ def inexact(name: str, old: Array, new: Array, dtype: str, truth: Truth) -> list
     there, largest = mended(old, new), format_of(dtype).max
     told = ~(truth.infinite | truth.undefined | truth.undecided)
     values = np.where(told, truth.values, 0.0)
-    beyond = told & (np.abs(values) > largest) & ~(np.abs(new - values) <= _ROUNDED * np.abs(values))
+    beyond = told & (np.abs(values) > largest)
+    values = np.where(np.isinf(values), np.nan, values)  # beyond float64, too: no number is near it
+    beyond &= ~(np.abs(new - values) <= _ROUNDED * np.abs(values))
     found = (
         Stated(name, "undefined", there & truth.undefined),
         Stated(name, "infinite", there & truth.infinite),

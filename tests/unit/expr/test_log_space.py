@@ -30,6 +30,20 @@ CASES = [
     ("torch.log(torch.exp(x) ** 2 / y)", -200.0),
     ("torch.log(torch.exp(x).view(3, 2).clamp(min=1e-4))", 200.0),
 ]
+BRANCHES = [
+    "torch.where(y > 0.3, torch.exp(x), 0.75 - y)",
+    "torch.where(y <= 0.3, 0.75 - y, torch.exp(x))",
+    "torch.exp(x).where(y > 0.3, 0.7 - y)",
+    "torch.where(y > 0.3, torch.exp(x), torch.exp(x) * (0.75 - y))",
+    "torch.where(y > 0.3, torch.exp(x), torch.exp(y) + (0.75 - y))",
+    "torch.where(y > 0.3, torch.exp(x), torch.maximum(torch.exp(y), 0.7 - y))",
+    "torch.where(y > 0.3, torch.exp(x), 1 - torch.exp(y - 0.75))",
+    "torch.where(y > 0.3, torch.exp(x), torch.exp(0.75 - y) - 1)",
+    "torch.where(y > 0.3, torch.exp(x), torch.where(y > 0.2, 0.75 - y, torch.exp(y)))",
+    "torch.where(y > 0.2, torch.where(y > 0.4, torch.exp(x), 0.5 - y), 0.7 - y)",
+    "torch.where(y > 0.3, torch.exp(x), torch.sum((0.75 - y) * torch.exp(y) + 2e-9, -1, keepdim=True))",
+    "torch.where(y > 0.3, torch.exp(x), (torch.exp(y) * (0.75 - y))[:, [0, 2, 1]])",
+]
 
 
 @pytest.mark.parametrize(("code", "shift"), CASES)
@@ -38,6 +52,19 @@ def test_the_formula_is_the_same_logarithm_and_finite_where_the_exponential_is_n
     text = function("\n".join([*before, f"return {last}"]), "x, y")
     edited = mended(text, last).edited
     assert is_cured(text, edited, (X + shift, Y), (X, Y)) if shift else torch.allclose(*values(text, edited))
+
+
+@pytest.mark.parametrize("branches", BRANCHES)
+def test_a_branch_that_is_not_chosen_may_be_out_of_the_domain_of_its_logarithm(branches: str) -> None:
+    last = f"torch.log({branches})"
+    text = function(f"return {last}", "x, y")
+    assert is_cured(text, mended(text, last).edited, (X + 200, Y), (X, Y))
+
+
+@pytest.mark.parametrize("exponent", ["0.123456789", "2", "12345678"])
+def test_an_exponent_keeps_its_digits(exponent: str) -> None:
+    last = f"torch.log(torch.exp(x) ** {exponent})"
+    assert f"return {exponent} * x\n" in mended(function(f"return {last}"), last).edited
 
 
 def values(text: str, edited: str) -> list[torch.Tensor]:

@@ -204,6 +204,17 @@ def test_a_number_for_what_is_out_of_range_is_stated() -> None:
     )
 
 
+def test_a_number_for_what_float64_cannot_hold_either_is_stated() -> None:
+    def held(x: Any) -> Any:
+        value = x.exp()
+        return torch.where(value > torch.finfo(x.dtype).max, torch.finfo(x.dtype).max, value)
+
+    found = judge(torch.exp, held, [{"x": torch.tensor([710.0, 3.0])}], kind="guard")
+    assert found.status == "guarded"
+    assert [(s.lack, s.count, s.exact_least) for s in found.stand_ins] == [("beyond", 1, None)]
+    assert reason_text(found).startswith("the exact value is out of range in 1 of 2 elements: 3.4e38 is given; ")
+
+
 def test_a_limit_needs_no_statement() -> None:
     def mended(x: Any) -> Any:
         safe = torch.where(x == 0, 1, x)

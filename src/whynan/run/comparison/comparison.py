@@ -181,6 +181,7 @@ def _agree(a: SideRun, b: SideRun, outputs: Mapping[str, str], request: Request,
         relative = (request.rtol or 0.0) if asked else 4 * roundoff
         with np.errstate(all="ignore"):
             near = np.abs(first - second) <= relative * np.abs(first) + (request.atol or 0.0)
+            near &= np.isfinite(first)
         if not bool((near | (first == second) | (np.isnan(first) & np.isnan(second))).all()):
             return False
     return True

@@ -70,6 +70,15 @@ def test_outputs_within_what_is_asked_for_agree() -> None:
     assert whynan.diff(a, b, {"x": numbers(4, 16)}, rtol=1e-9).verdict == "divergent"
 
 
+@pytest.mark.parametrize("asked", [{}, {"rtol": 0.1}])
+def test_an_infinity_and_the_largest_number_do_not_agree(asked: dict[str, float]) -> None:
+    whole = saved(model([helper.make_node("Exp", ["x"], ["y"], name="exp")], {}, [3]), "a.onnx")
+    nodes = [helper.make_node("Exp", ["x"], ["e"], name="exp"), helper.make_node("Clip", ["e", "", "most"], ["y"])]
+    cut = saved(model(nodes, {"most": np.float32(3e38)}, [3]), "b.onnx")
+    for a, b in ((whole, cut), (cut, whole)):
+        assert whynan.diff(a, b, {"x": np.array([1, 2, 100], np.float32)}, **asked).verdict == "divergent"
+
+
 def test_outputs_in_another_order_are_paired_by_their_numbers() -> None:
     first, other = two("e", "n"), renamed(two("n", "e"))
     for value, name in zip(other.graph.output, ("out1", "out2"), strict=True):
