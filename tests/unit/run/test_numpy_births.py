@@ -178,3 +178,38 @@ def test_only_a_table_of_which_something_is_left_is_cut() -> None:
     assert cut(some, f"{ARRAY}other") is None
     assert cut(some) == text.replace("read()\n", "read()\nrows = rows[np.isfinite(rows).all(axis=1)]\n")
     assert cut(some, "rows") == text.replace("read()\n", "read()\nrows = rows[rows.isfinite().all(dim=1)]\n")
+
+
+PAIRED = """\
+import numpy as np
+raw = read()
+rows = raw * 2
+SECOND
+for i in range(len(rows)):
+    use(rows[i], second[i])
+"""
+
+
+@pytest.mark.parametrize(
+    ("second", "value", "is_cut"),
+    [
+        ("second = read()", torch.ones(3), False),
+        ("second = read()", ["a", "b", "c"], False),
+        ("second = read()", None, False),
+        ("second = read()", torch.ones(2), True),
+        ("second = rows[:, 0]", torch.ones(3), True),
+        ("second = np.arange(len(rows)); second = read()", torch.ones(3), False),
+        ("second = rows[:, 0]\ndef later(): return rows[0]", torch.ones(3), False),
+        ("second = rows[:, 0]\ndef later(rows): return rows[0]", torch.ones(3), True),
+    ],
+)
+def test_a_table_that_something_is_matched_with_by_row_is_not_cut(second: str, value: object, is_cut: bool) -> None:
+    """Labels of other rows would be trained on: what does not follow the table may not have as many elements."""
+    table = torch.tensor([[1.0, 2.0], [torch.nan, 1.0], [1.0, 1.0]])
+    values: dict[str, object] = {f"{ARRAY}rows": table, f"{ARRAY}raw": table} | (
+        {} if value is None else {"second": value}
+    )
+    text = PAIRED.replace("SECOND", second)
+    last = len(text.splitlines())
+    visits = (Visit(last - 1, {f"{ARRAY}rows": table}), Visit(last, values))
+    assert (without_bad_rows(text, Visits("data.py", "", None, visits)) is not None) == is_cut

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,7 +29,10 @@ class Omission:
 
 
 def without_bad_rows(text: str, visits: Visits) -> Omission | None:
-    """The table that has rows with NaN or Inf first, without them; None where no name has such a one."""
+    """The table that has rows with NaN or Inf first, without them; None where no name has such a one.
+
+    There is none where something else may be matched with it row by row, as labels are: it would belong to other rows.
+    """
     place = Place(text)
     for visit in visits.visits:
         for key, table in visit.values.items():
@@ -37,13 +41,95 @@ def without_bad_rows(text: str, visits: Visits) -> Omission | None:
             made = _assignments(place, name, visits.function) if bad else []
             last = max((node for node in made if node.lineno < visit.line), key=lambda node: node.lineno, default=None)
             edited = None if last is None else _without_rows(place, last, name, of_numpy=key != name)
-            if edited is None:
+            if edited is None or last is None or _Rows(place, last, name, visits).may_be_paired(len(table)):
                 continue
             verb = "holds NaN or Inf and is" if len(bad) == 1 else "hold NaN or Inf and are"
             which = f"{len(bad):,} of the {len(table):,} rows of {name} {verb} left out (row {bad[0]} first)"
             title = f"no rows of {name} that hold NaN or Inf"
             return Omission(title, visits.path, edited, f"{which}; nothing stands for them")
     return None
+
+
+class _Rows:
+    """What a function computes from a table behind the line that is to leave out rows of it."""
+
+    def __init__(self, place: Place, made: ast.stmt, table: str, visits: Visits) -> None:
+        self._visits = visits
+        scopes = {node: place.qualified_name(place.function(node)) for node in place.parents}
+        self._own = [node for node, scope in scopes.items() if scope == visits.function]
+        # in a loop what stands ahead is read again
+        start = 0 if any(isinstance(n, ast.For | ast.AsyncFor | ast.While) for n in place.above(made)) else made.lineno
+        self._later = {ast.unparse(n) for n in self._own if isinstance(n, ast.expr) and n.lineno > start}
+        inner = self._own if visits.function else scopes
+        self._inner = [node for node in inner if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)]
+        self._computed = {table}
+        stored = [node for node in self._own if isinstance(node, ast.Assign | ast.For | ast.AugAssign)]
+        earlier = {name for node in stored if node.lineno < made.lineno for name in _names(node, ast.Store)}
+        grown = True
+        while grown:
+            reading = [n for n in stored if n.lineno > made.lineno and _names(_source(n), ast.Load) & self._computed]
+            kept = {name for n in stored if n not in reading and n is not made for name in _names(n, ast.Store)}
+            found = {name for node in reading for name in _names(_targets(node), ast.Store)} - kept - earlier
+            grown = not found <= self._computed
+            self._computed |= found
+
+    def may_be_paired(self, rows: int) -> bool:
+        """Whether anything that does not follow the table has as many elements, or leaves the function, or may."""
+        values = [
+            (key.removeprefix(ARRAY), value) for visit in self._visits.visits for key, value in visit.values.items()
+        ]
+        if any(_length(value) == rows and text in self._later and not self._follows(text) for text, value in values):
+            return True
+        known = {text for text, _ in values}
+        counted = {text for text, value in values if _length(value) == rows}
+        left = {
+            name for node in self._own if isinstance(node, ast.Return | ast.Yield) for name in _names(node, ast.Load)
+        }
+        if any(name in counted or name not in known for name in left & self._computed):
+            return True
+        # what is too long to be kept, or no array
+        elements = {ast.unparse(part) for node in self._own for part in _in_elements(node)}
+        if any(text not in known and text not in vars(builtins) and not self._follows(text) for text in elements):
+            return True
+        return any(_names(inner, ast.Load) & self._computed - _bound(inner) for inner in self._inner)
+
+    def _follows(self, text: str) -> bool:
+        tree = parse_or_none(text)
+        return tree is not None and bool(_names(tree, ast.Load) & self._computed)
+
+
+def _names(node: ast.AST, context: type[ast.expr_context]) -> set[str]:
+    return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, context)}
+
+
+def _source(node: ast.Assign | ast.For | ast.AugAssign) -> ast.expr:
+    return node.iter if isinstance(node, ast.For) else node.value
+
+
+def _targets(node: ast.Assign | ast.For | ast.AugAssign) -> ast.AST:
+    return ast.Tuple(node.targets) if isinstance(node, ast.Assign) else node.target
+
+
+def _bound(function: ast.AST) -> set[str]:
+    return _names(function, ast.Store) | {node.arg for node in ast.walk(function) if isinstance(node, ast.arg)}
+
+
+def _in_elements(node: ast.AST) -> list[ast.expr]:
+    """What a node takes the elements of."""
+    match node:
+        case ast.Subscript(value=value, ctx=ast.Load()) | ast.For(iter=value) | ast.comprehension(iter=value):
+            found = [value]
+        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "iter"), args=found):
+            pass
+        case _:
+            return []
+    return [one for one in found if isinstance(one, ast.Name | ast.Attribute)]
+
+
+def _length(value: Any) -> int | None:
+    if isinstance(value, list | tuple):
+        return len(value)
+    return len(value) if getattr(value, "ndim", 0) else None
 
 
 def row_texts(text: str) -> list[str]:
