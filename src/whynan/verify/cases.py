@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -88,10 +87,10 @@ class Case:
     elsewhere: bool = False
     """Whether it is of another dtype than the run's."""
 
-    def rounded(self, name: str, new: Mapping[str, Any], *, at_most: bool = True) -> float:
+    def rounded(self, name: str, new: Mapping[str, Any]) -> float:
         """By how much of itself a gradient is off that comes from a value as it was rounded: exp(x - y) of that y.
 
-        ``new`` are the arrays of the repaired. ``at_most``: no more than is forgiven of one that was healthy.
+        ``new`` are the arrays of the repaired. No more than is forgiven of one that was healthy.
         """
         if name.isdecimal():
             return 0.0
@@ -99,8 +98,7 @@ class Case:
         values = [array for other, (old, _) in self.old.items() if other.isdecimal() for array in (old, new[other])]
         finite = [np.abs(array[np.isfinite(array)]) for array in values]
         largest = max((float(each.max()) for each in finite if each.size), default=0.0)
-        most = math.inf if not at_most else _ROUNDED_ELSEWHERE * eps if self.elsewhere else _ROUNDED
-        return min(eps * largest, most)
+        return min(eps * largest, _ROUNDED_ELSEWHERE * eps if self.elsewhere else _ROUNDED)
 
     @property
     def fails(self) -> bool:

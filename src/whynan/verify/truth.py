@@ -35,8 +35,6 @@ _WORSE: Final = (8.0, 64.0, 512.0)
 """By so many unit roundoffs more may what is out of a domain have come there by rounding."""
 _OWN_NOISE: Final = 64.0
 """So many times its own rounding noise may a repaired formula be off at extremes where the original is bad."""
-_NO_DIGIT: Final = 0.1
-"""By so much of itself is a number off that has no digit left."""
 _SIGNS: Final = 191
 """The seed of the signs of gradients from behind."""
 
@@ -82,8 +80,7 @@ def excused_truths(
     """The truths, undecided where what was bad is a number now that the repaired's own rounding keeps from the exact.
 
     Beside a great number no digit is left for what is added to it, and the original, which is bad there, does not tell
-    how much of that rounding may take. Gradients are used as a whole, and have the noise of all their elements; at an
-    extreme that of ``logsumexp``, which is exp(x - y), has no digit where y was rounded by about 1.
+    how much of that rounding may take. Gradients are used as a whole, and have the noise of all their elements.
     """
     off = {
         name: standing(
@@ -104,8 +101,6 @@ def excused_truths(
     for name, mask in off.items():
         room = noise[name] if name.isdecimal() else noise[name].max(initial=0.0)
         own = mask & (np.abs(new[name] - told[name].values) <= _OWN_NOISE * room)
-        if case.sample.nature == "extreme" and case.rounded(name, new, at_most=False) > _NO_DIGIT:
-            own = mask
         found[name] = replace(told[name], undecided=told[name].undecided | own)
     return found
 

@@ -548,3 +548,19 @@ def test_an_overflow_of_what_is_not_scaled_alone_is_told_of(
     """``x * x`` is Inf far from the limit, and 1 / Inf the right 0."""
     verdict = judge(original, repaired, [{"x": torch.tensor([0.0, 1.0, 2.0, -3.0, 9.0])}], kind="reformulation")
     assert verdict.status == "rejected"
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.5, 2.0])
+def test_a_wrong_gradient_beyond_all_digits_of_the_value_is_found(factor: float) -> None:
+    x = torch.tensor([[100.0, 2.0, 3.0], [1.0, -2.0, 3.0]], requires_grad=True)
+
+    def judged(slope: float) -> FixVerdict:
+        return judge(
+            lambda x: x.exp().sum(-1).log(),
+            lambda x: torch.where(x > 1e6, slope * x + (1 - slope) * x.detach(), x).logsumexp(-1),
+            [{"x": x}],
+            kind="reformulation",
+        )
+
+    assert judged(1.0).status == "verified"
+    assert judged(factor).why.startswith("the gradient of x is ")
