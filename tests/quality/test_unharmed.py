@@ -67,6 +67,8 @@ UNREACHED = frozenset(
         *("_forked", "Capture.disable_in_child", "Lane.follow", "Lane.end", "Leaf.state_left"),
         # a mask that is the least number of its format, and a literal through an operation of the program's own
         *("masks_of_limits", "Question.may_copy"),
+        # of an operation that cannot run without it
+        "_numbers_wrapped",
         # one constant that stands in two tensors
         "Entries._again",
         *("Scaler._tell", "ScaleFallCounter.forget", "Capture.set_scale_fall", "Capture.set_start_place"),

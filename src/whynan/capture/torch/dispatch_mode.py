@@ -9,7 +9,7 @@ import torch
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.capture.torch.interposition.wrappers import strip_own_frames
+from whynan.capture.torch.interposition.wrappers import call_fenced, strip_own_frames
 from whynan.capture.torch.operators import KNOWN, VALUES_NOTE, operator_of
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.shadow_memory import FLOATS, is_readable
@@ -202,7 +202,8 @@ class TraceMode(TorchDispatchMode):
             else:
                 out = func(*args, **kwargs) if kwargs else func(*args)
         except BaseException as error:
-            wrapped = _numbers_wrapped(func, args) if type(error) is RuntimeError and _REFUSAL in str(error) else None
+            if type(error) is RuntimeError and _REFUSAL in str(error):
+                wrapped = call_fenced(context.fail, _numbers_wrapped, func, args)
             if wrapped is None:
                 strip_own_frames(error)
                 raise
