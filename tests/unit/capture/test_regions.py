@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import whynan
-from whynan.run.explained_call import TargetRerunner
 from whynan.capture.torch.interposition import compiled as regions
+from whynan.run.explained_call import TargetRerunner
 
 
 class _Graph:
