@@ -53,10 +53,7 @@ class LogSpace:
 
     def _followed(self, term: Term, depth: int) -> str | None:
         """What a name stands for, or what elements are moved of."""
-        made, definition = self.reader.expand(term), self.reader.definition(term)
-        if made is not None:
-            followed = () if definition is None else (definition,)
-            self.match = replace(self.match, definitions=(*self.match.definitions, *followed))
+        if (made := self._meaning(term)) is not None:
             return self.log(made, depth - 1)
         moved = moved_operand(self.reader.place, term.node)
         if moved is None:
@@ -66,6 +63,13 @@ class LogSpace:
             return None
         self._take(term)
         return f"around({found}, {self._variable(Term('leaf', node=term.node))})"
+
+    def _meaning(self, term: Term) -> Term | None:
+        """What a name stands for, whose definition is taken in; None where that is not known."""
+        made, definition = self.reader.expand(term), self.reader.definition(term)
+        if made is not None and definition is not None:
+            self.match = replace(self.match, definitions=(*self.match.definitions, definition))
+        return made
 
     def _own(self, term: Term, depth: int) -> str | None:
         if term.name in ("mul", "add"):
@@ -163,10 +167,7 @@ class LogSpace:
     def _complement(self, term: Term, depth: int) -> str | None:
         """The logarithm of 1 less a term."""
         known, made = self.match, term
-        while made.name == "leaf" and (following := self.reader.expand(made)) is not None:
-            definition = self.reader.definition(made)
-            followed = () if definition is None else (definition,)
-            self.match = replace(self.match, definitions=(*self.match.definitions, *followed))
+        while made.name == "leaf" and (following := self._meaning(made)) is not None:
             made = following
         if made.name == "sigmoid":
             self._take(made)

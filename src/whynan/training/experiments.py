@@ -17,7 +17,7 @@ from whynan.capture.torch.dispatch_mode import _PASSING, _no_dispatch
 from whynan.ops.table import TORCH
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
 _WIDE: Final = {
     torch.float16: torch.float64,
@@ -25,6 +25,7 @@ _WIDE: Final = {
     torch.float32: torch.float64,
     torch.complex64: torch.complex128,
 }
+_tree_map: Any = pytree.tree_map
 _RANDOM: Final = TORCH.having("random")
 _UNWRITTEN: Final = TORCH.having("uninitialised")
 
@@ -43,7 +44,7 @@ class InFloat64(TorchDispatchMode):
 def _run_wide(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if func._schema.name.partition("::")[2] in _RANDOM:
         # in another format it would draw other numbers
-        return _each(func(*_each(args, _narrowed), **_each(kwargs, _narrowed)), _widened)
+        return _tree_map(_widened, func(*_tree_map(_narrowed, args), **_tree_map(_narrowed, kwargs)))
     arguments: list[Any] = func._schema.arguments
     if any(r.alias_info is not None and not r.alias_info.is_write for r in func._schema.returns):
         # a view of a wider copy would not be one of what it is written through
@@ -53,18 +54,14 @@ def _run_wide(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     target = next((t.dtype for t in pytree.tree_leaves(written) if isinstance(t, Tensor)), None)
     if target is not None:
         kept = {id(t) for t in pytree.tree_leaves(written)}
-        args, kwargs = _each((args, kwargs), lambda value: _as(value, target, kept))
+        args, kwargs = _tree_map(lambda value: _as(value, target, kept), (args, kwargs))
     elif any(isinstance(value, Tensor) for value in pytree.tree_leaves(args)):
         wanted = kwargs.get("dtype")
-        args, kwargs = _each((args, kwargs), _widened)
+        args, kwargs = _tree_map(_widened, (args, kwargs))
         # the engine gives a leaf its gradient in the format of the leaf
         if "dtype" in kwargs and (torch._C._current_autograd_node() is None or wanted is not torch.float32):
             kwargs["dtype"] = _WIDE.get(kwargs["dtype"], wanted)
     return func(*args, **kwargs)
-
-
-def _each(values: Any, change: Callable[[Any], Any]) -> Any:
-    return pytree.tree_map(change, values)
 
 
 def _dispatches(kind: Any) -> bool:

@@ -125,26 +125,27 @@ class TorchSource:
         """How many of the inputs ``forward`` takes by their place alone, the first ones."""
         if self.is_exported:
             return 0
-        kinds = [parameter.kind for parameter in inspect.signature(self._held.forward).parameters.values()]
         if self._starred:
-            return kinds.index(inspect.Parameter.VAR_POSITIONAL) + self._starred
-        return kinds.count(inspect.Parameter.POSITIONAL_ONLY)
+            return self._kinds.index(inspect.Parameter.VAR_POSITIONAL) + self._starred
+        return self._kinds.count(inspect.Parameter.POSITIONAL_ONLY)
 
     def take(self, count: int) -> None:
         """Let ``*args`` of ``forward`` take what is left of so many inputs in order."""
-        if not self.is_exported:
-            kinds = [parameter.kind for parameter in inspect.signature(self._held.forward).parameters.values()]
-            if inspect.Parameter.VAR_POSITIONAL in kinds:
-                self._starred = max(count - kinds.index(inspect.Parameter.VAR_POSITIONAL), 0)
+        if not self.is_exported and inspect.Parameter.VAR_POSITIONAL in self._kinds:
+            self._starred = max(count - self._kinds.index(inspect.Parameter.VAR_POSITIONAL), 0)
 
     @property
     def optional(self) -> tuple[str, ...]:
         """The parameters of ``forward`` that have a default."""
         if self.is_exported:
             return ()
-        parameters = inspect.signature(self._held.forward).parameters
         starred = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        parameters = inspect.signature(self._held.forward).parameters
         return tuple(n for n, one in parameters.items() if n not in self.inputs and one.kind not in starred)
+
+    @property
+    def _kinds(self) -> list[Any]:
+        return [parameter.kind for parameter in inspect.signature(self._held.forward).parameters.values()]
 
     def shapes(self) -> dict[str, tuple[str, tuple[int, ...]]] | None:
         """Those of an exported program."""

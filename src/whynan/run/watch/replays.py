@@ -39,6 +39,7 @@ from whynan.verify.in_place.visits import record_visits
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from contextlib import AbstractContextManager
+    from typing import TypeAlias
 
     from torch import Tensor
 
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from whynan.training.replay import ReplayOutcome, TrialSteps
     from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.visits import Visits
+
+    Around: TypeAlias = Callable[[], AbstractContextManager[Any]]
 
 
 # -- What led to a bad step, run once more to see its names, or with an edit; the program's state stays as it is -------
@@ -114,11 +117,9 @@ class ReplayRerunner:
     def _attributed(self, report: Report, before: list[Tensor]) -> Report:
         from whynan.capture.torch.names import tensors_of
         from whynan.run.watch.attribution import Step, attributed
-        from whynan.training.replay import compiles, replay
+        from whynan.training.replay import compiles
 
-        def run(around: Callable[[], AbstractContextManager[Any]], *, eager: bool = self._eager) -> ReplayOutcome:
-            return replay(self._way, self._guard, self._fault, around, eager=eager)
-
+        run = functools.partial(self._replay, self._way)
         given = self._way.batches if self._way.amid is None else []
         batch = [tensor for value, _ in given for _, tensor in tensors_of(value, "")]
         with self.unheard():
@@ -228,11 +229,11 @@ class ReplayRerunner:
         return TrialSteps(fault, self._seconds)
 
     def _replay(
-        self, way: ReplayPlan, region: Callable[[], AbstractContextManager[Any]], onward: TrialSteps | None = None
+        self, way: ReplayPlan, region: Around, onward: TrialSteps | None = None, *, eager: bool = False
     ) -> ReplayOutcome:
         from whynan.training.replay import replay
 
-        outcome = replay(way, self._guard, self._fault, region, eager=self._eager, onward=onward)
+        outcome = replay(way, self._guard, self._fault, region, eager=eager or self._eager, onward=onward)
         self._guard.here.replaying = True
         return outcome
 
