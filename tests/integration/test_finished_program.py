@@ -318,6 +318,79 @@ def test_the_first_step_of_a_new_optimizer_is_led_back_from_the_start(tmp_path: 
     assert done.stdout.split() == ["0", "1", "2"]
 
 
+PREPARED = """\
+import torch
+from torch import nn
+
+
+def inverse_of_softplus(y):
+    return torch.log(torch.exp(y) - 1)
+
+
+class Net(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.raw = nn.Parameter(inverse_of_softplus(scale))
+
+    def forward(self, x):
+        return x / nn.functional.softplus(self.raw)
+
+
+net = Net(torch.tensor([0.5, 120.0]))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    net(torch.ones(4, 2)).square().mean().backward()
+    optimizer.step()
+    print(step)
+"""
+
+
+@pytest.mark.proof
+def test_what_is_bad_before_the_first_step_is_mended_where_it_was_made(tmp_path: Path) -> None:
+    """A replay of the step alone does not come to the edit: the program is replayed from its first operation."""
+    done, report = run(tmp_path, PREPARED)
+    assert (report["findings"][0]["site"]["line"], done.stdout) == (6, "")
+    assert best(report)["status"] == "verified", best(report)
+
+
+BUFFER = """\
+import torch
+from torch import nn
+
+
+class Codes(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = nn.Linear(2, 1)
+        self.register_buffer("counts", torch.zeros(3))
+        self.register_buffer("means", torch.ones(3))
+
+    def forward(self, x):
+        self.counts.index_add_(0, (x[:, 0] > 0).long(), torch.ones(len(x)))
+        self.means.copy_(x.sum() / self.counts)
+        return self.last(x)
+
+
+torch.manual_seed(0)
+net = Codes()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    net(torch.randn(8, 2)).square().mean().backward()
+    optimizer.step()
+    print(step)
+"""
+
+
+@pytest.mark.proof
+def test_a_buffer_that_becomes_bad_ends_the_step_in_which_its_fix_is_proved(tmp_path: Path) -> None:
+    done, report = run(tmp_path, BUFFER)
+    (finding,) = report["findings"]
+    assert (finding["site"]["line"], finding["step"], done.stdout) == (14, 1, "")
+    assert best(report)["status"] == "guarded", best(report)
+
+
 @pytest.mark.proof
 @pytest.mark.parametrize("read", ["found.tolist()", "found[0].item()"])
 @pytest.mark.parametrize("after", ["", "loss.backward if loss > 9 else optimizer.step()"])

@@ -18,6 +18,12 @@ def an_entropy() -> object:
     return -(p * p.log()).sum()
 
 
+def a_divergence() -> object:
+    p, q = torch.tensor([1.0, 0.0]), torch.tensor([0.25, 0.75])
+    m = 0.5 * (p + q)
+    return (p * (p / m).log()).sum()
+
+
 def in_bits() -> object:
     p = torch.tensor([1.0, 0.0])
     bits = torch.log2(p)
@@ -62,6 +68,7 @@ def its_gradient() -> object:
     "program",
     [
         an_entropy,
+        a_divergence,
         in_bits,
         in_double,
         the_gradient_of_xlogy,

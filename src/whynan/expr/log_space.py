@@ -74,6 +74,9 @@ class LogSpace:
     def _own(self, term: Term, depth: int) -> str | None:
         if term.name in ("mul", "add"):
             return self._product(term, depth) if term.name == "mul" else self._sum(term, depth)
+        tensors = term.child("tensors")
+        if tensors is not None:
+            return self._list(term, tensors, depth)
         formula = _FORMULAS.get(term.name)
         if formula is None:
             return None
@@ -101,6 +104,23 @@ class LogSpace:
             return self._variable(value)
 
         return _PLACE.sub(written, formula).replace("-1 * ", "-", 1)
+
+    def _list(self, term: Term, tensors: Term, depth: int) -> str | None:
+        """Tensors that are joined, of which the source has each."""
+        if not isinstance(tensors.node, (ast.List, ast.Tuple)):
+            return None
+        parts = [self.reader.read(part) for part in tensors.node.elts]
+        write = partial(self.log, depth=depth - 1)
+        logs = [self._in_branch(term, "", part, write) for part in parts]
+        if not any(logs):
+            return None
+        logs = [log or self._in_branch(term, "", part, self._leaf) for log, part in zip(logs, parts, strict=True)]
+        if None in logs:
+            return None
+        self._take(term)
+        along = term.child("dim")
+        dim = "" if along is None else f", {self._variable(along)}"
+        return f"{term.name}([{', '.join(map(str, logs))}]{dim})"
 
     def _in_branch(self, term: Term, name: str, part: Term, write: Callable[[Term], str | None]) -> str | None:
         """What is written of an operand; None where it would have to be guarded and cannot be."""
@@ -149,7 +169,10 @@ class LogSpace:
                 return self._complement(product_of([Term("number", value=-1.0), parts[0]]), depth)
             if sign > 0 and constant == -1:
                 log = self.log(parts[0], depth - 1)
-                return None if log is None else f"log(expm1({self._guarded(log)}))"
+                if log is None:
+                    return None
+                log = self._guarded(log)
+                return f"{log} + log(-expm1(-({log})))"
         if constant < 0 or any(coefficient(part)[0] < 0 for part in parts):
             return None
         logs = [self.log(part, depth - 1) for part in parts]

@@ -28,6 +28,10 @@ CASES = [
     ("p = x.softmax(-1)\ntorch.log(p.gather(1, torch.tensor([[1], [2]])).squeeze(1))", 0.0),
     ("torch.log(torch.where(y > 0.3, torch.exp(x), y))", -200.0),
     ("torch.log(torch.exp(x) ** 2 / y)", -200.0),
+    ("torch.log(torch.exp(x.abs() + 0.1) - 1)", 200.0),
+    ("torch.log(torch.special.i0(x))", 200.0),
+    ("torch.log(torch.cat([torch.exp(x).diagonal(1), torch.exp(x).diagonal(-1)]))", -200.0),
+    ("torch.log(torch.stack((y, torch.exp(x)), dim=1).sum(1))", 200.0),
     ("torch.log(torch.exp(x).view(3, 2).clamp(min=1e-4))", 200.0),
 ]
 BRANCHES = [

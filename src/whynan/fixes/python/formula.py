@@ -24,6 +24,10 @@ _ATTRIBUTES: Final = frozenset({"values", "indices"})
 def functional(place: Place, node: ast.expr | ast.AugAssign, edits: Sequence[Edit] = ()) -> str:
     """The text of an expression that changes nothing: what it writes in place is computed instead."""
     start, end = place.span(node)
+    for first, last, text in edits:
+        # its parentheses went with it
+        if first < start and end < last and not (place.text[first:start] + place.text[end:last]).strip("() \n"):
+            return text
     own = [e for e in edits if start <= e[0] and e[1] <= end]
     for inner in ast.walk(node):
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Attribute) and operator_of(place, inner)[1]:

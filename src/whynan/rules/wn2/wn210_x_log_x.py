@@ -43,7 +43,7 @@ def _is_masked(finding: Finding) -> bool:
 
 
 def match(finding: Finding) -> Explanation | None:
-    if not fits("x ** P * log(x) * ...", *logarithms_of_zero(finding)) or _is_masked(finding):
+    if not fits("x ** P * log(x ** Q * ...) * ...", *logarithms_of_zero(finding)) or _is_masked(finding):
         return None
     return Explanation(
         "log(0) is -Inf, and 0 × -Inf is NaN, in x log(x) at x = 0"
@@ -62,6 +62,11 @@ RULE = Rule(
     fixes=(
         reformulation(
             "xlogy(x, x) with 1 instead of 0 in its logarithm", "x * log(x)", "xlogy(x, where(x == 0, 1, x))"
+        ),
+        reformulation(
+            "xlogy(x, x / y) with 1 instead of 0 in its logarithm",
+            "x * log(x / y)",
+            "xlogy(x, where(x == 0, 1, x / y))",
         ),
         *LOG_OF_ONE,
         guard("1 instead of 0 in the logarithm", "xlogy(y, x)", "xlogy(y, where(x == 0, 1, x))"),

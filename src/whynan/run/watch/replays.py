@@ -159,10 +159,15 @@ class ReplayRerunner:
         if outcome.judged is None:
             return RunOnce(f"no replay {self._way.where}: {outcome.why}; {RERUN}")
         self._note_reads(outcome)
-        born = {birth_of(finding) for finding in (*region.report.findings, *region.report.damaging)}
-        if all(birth_of(finding) in born for finding in (*first.findings, *first.damaging)):
+        if _births(first) <= _births(region.report):
             return None
         return RunOnce(f"no faithful replay {self._way.where}: other births than in the run itself; {RERUN}")
+
+    def bears(self, first: Report) -> bool:
+        """Whether the way leads over the birth of a report's first finding."""
+        region = self._region()
+        self._replay(self._way, lambda: self._looked(region, self._fault, self._way))
+        return {birth_of(finding) for finding in first.findings[:1]} <= _births(region.report)
 
     def _left(self, why: str) -> str:
         return RunOnce(f"{why}; {RERUN}") if self._advised else why
@@ -420,7 +425,7 @@ class Replays:
             region.prove(NoRerun(TOGETHER if self._options.prove else NOT_ASKED))
             return
         try:
-            again = self._faithful_rerunner(fault, from_start=_comes_in(region.report))
+            again = self._faithful_rerunner(fault, region.report)
         except KeyboardInterrupt:
             again = NoRerun(INTERRUPTED)
         if isinstance(again, NoRerun):
@@ -431,22 +436,28 @@ class Replays:
                 region.change(lambda report: again.attribute(report, self._marks.batches_before()))
             region.prove(again, keep=self._keep(), progress=self._progress())
 
-    def _faithful_rerunner(self, fault: Fault, *, from_start: bool = False) -> ReplayRerunner | NoRerun:
-        """The way that leads to a bad step, ``from_start`` if there is such a one; or why none does."""
+    def _faithful_rerunner(self, fault: Fault, report: Report) -> ReplayRerunner | NoRerun:
+        """The way that leads to a bad step, and over its first birth if there is such a one; or why none does."""
         from whynan.replay.plan import replay_plans
         from whynan.training.replay import compiles
 
-        why = RunOnce(f"{NO_WAY}: {RERUN}")
+        why, from_start = RunOnce(f"{NO_WAY}: {RERUN}"), _comes_in(report)
+        behind: ReplayRerunner | None = None
         marks = self._marks.at_import if from_start else None, self._marks.at_program
         beginning = [start for mark in marks if (start := self._program_start(mark)) is not None]
         ways = [*_shortest(list(replay_plans(self._marks.kept()))), *replay_plans(beginning)]
         for way in sorted(ways, key=lambda way: from_start and not way.is_whole):
+            if behind is not None and not way.is_whole:
+                continue
             with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
                 unfaithful = again.unfaithful()
-                if unfaithful is None:
+                if unfaithful is not None:
+                    why = unfaithful
+                elif way.is_whole or not beginning or again.bears(report):
                     return again
-                why = unfaithful
-        return NoRerun(why)
+                else:
+                    behind = again
+        return behind or NoRerun(why)
 
     def prove_whole(self, region: Region, error: BaseException | None) -> None:
         """Prove the fixes of what a region has found in a program that is over, by replays of it, if it was short.
@@ -500,7 +511,7 @@ class Replays:
         if not self._options.prove:
             return prove_fixes(report, NoRerun(NOT_ASKED))
         if _comes_in(report) and not way.is_whole:
-            further = self._faithful_rerunner(fault, from_start=True)
+            further = self._faithful_rerunner(fault, report)
             again = again if isinstance(further, NoRerun) else further
         return again.prove_report(report, keep=keep, progress=self._progress())
 
@@ -539,6 +550,10 @@ class Replays:
                     region.watching.notify(lambda capture: capture.release_outputs(here.seen, here.raised))
                     here.seen = here.raised = None
                 region.end(early=not fault.whole)
+
+
+def _births(report: Report) -> set[tuple[object, ...]]:
+    return {birth_of(finding) for finding in (*report.findings, *report.damaging)}
 
 
 def _comes_in(report: Report) -> bool:

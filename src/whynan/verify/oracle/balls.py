@@ -70,6 +70,8 @@ FUNCTIONS: Final[dict[str, Callable[[Any], Any]]] = {
     **{name: _function(name) for name in _SAME_NAMES.split()},
     "lgamma": _lgamma,
     "trigamma": _trigamma,
+    "i0": lambda x: finite(x.bessel_i(0)),
+    "i1": lambda x: finite(x.bessel_i(1)),
     "sigmoid": lambda x: finite(1 / (1 + (-x).exp())),
     "inverse": lambda x: finite(1 / x),
 }

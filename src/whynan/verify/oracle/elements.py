@@ -55,6 +55,8 @@ _EDGES: Final = {
     "erfc": Edges(at_low=2.0, at_high=0.0),
     "erfinv": Edges(-1.0, 1.0, -math.inf, math.inf),
     "sigmoid": Edges(at_low=0.0, at_high=1.0),
+    "i0": Edges(at_low=math.inf, at_high=math.inf),
+    "i1": Edges(at_low=-math.inf, at_high=math.inf),
     "lgamma": Edges(at_low=math.inf, at_high=math.inf),
     "digamma": Edges(at_high=math.inf),
     "trigamma": Edges(at_high=0.0),

@@ -32,6 +32,8 @@ _FACTORS: Final[dict[str, Callable[[Functions, Any, Any], Any]]] = {
     "erf": lambda f, x, y: f.bell(x),
     "erfc": lambda f, x, y: f.e.neg(f.bell(x)),
     "erfinv": lambda f, x, y: f.e.div(f.e.one, f.bell(y)),
+    "i0": lambda f, x, y: f.elementwise("i1", x),
+    "i1": lambda f, x, y: f.slope_of_bessel(x, y),
     "lgamma": lambda f, x, y: f.elementwise("digamma", x),
     "digamma": lambda f, x, y: f.elementwise("trigamma", x),
 }
@@ -62,6 +64,12 @@ class Functions:
     def elementwise(self, name: str, x: Any) -> Any:
         """A function of one element."""
         return self.e.function(name)(x)
+
+    def slope_of_bessel(self, x: Any, y: Any) -> Any:
+        """The derivative of I1, of which y is the value: I0(x) - I1(x) / x, at 0 half of 1 (DLMF 10.29.2)."""
+        whole = self.elementwise("i0", x)
+        zero = self.e.sign(x) == 0
+        return self.e.div(whole, self.e.two) if zero else self.e.sub(whole, self.e.div(y, x))
 
     def bell(self, x: Any) -> Any:
         """The derivative of the error function at an element: 2 exp(-x^2) / sqrt(pi)."""

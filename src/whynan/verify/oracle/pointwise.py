@@ -243,9 +243,13 @@ def _but_nan(larger: bool) -> Operator:
     return operator
 
 
+def _decayed(name: str) -> Callable[[Functions, Variable], Variable]:
+    return lambda f, x: f.mul(f.unary(name, x), f.exp(f.neg(f.abs(x))))
+
+
 _NAMES: Final = (
     "exp expm1 log log1p sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sigmoid erf erfc erfinv "
-    "lgamma digamma"
+    "lgamma digamma i0 i1"
 )
 
 POINTWISE: Final[Mapping[str, Operator]] = {
@@ -280,6 +284,7 @@ POINTWISE: Final[Mapping[str, Operator]] = {
     "ldexp": two(lambda f, x, y: f.mul(x, f.pow(2.0, y))),
     "deg2rad": one(lambda f, x: f.mul(x, f.div(f.pi(), 180.0))),
     "rad2deg": one(lambda f, x: f.div(f.mul(x, 180.0), f.pi())),
+    **{f"{name}e": one(_decayed(name)) for name in ("i0", "i1")},
     "ndtr": one(lambda f, x: f.mul(f.unary("erfc", f.neg(f.div(x, f.sqrt(f.variable(2.0))))), 0.5)),
     "clamp": _clamp,
     "clamp_min": _clamp,

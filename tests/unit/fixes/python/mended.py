@@ -24,6 +24,7 @@ LOGSUMEXP = FixIntent("logsumexp", "reformulation", "log(sum(exp(x), d, k))", "l
 SOFTMAX = FixIntent("softmax", "reformulation", "exp(x) / sum(exp(x), d, k)", "softmax(x, d)")
 SIGMOID = FixIntent("sigmoid", "reformulation", "1 / (1 + exp(-x))", "sigmoid(x)")
 XLOGX = FixIntent("xlogy", "reformulation", "x * log(x)", "xlogy(x, where(x == 0, 1, x))")
+RATIO = FixIntent("xlogy", "reformulation", "x * log(x / y)", "xlogy(x, where(x == 0, 1, x / y))")
 DIVISION = FixIntent("a denominator of 1", "guard", "a / b", "a / where(b == 0, 1, b)")
 LOG = FixIntent("a smallest operand", "guard", "log(x)", "log(where(x == 0, finfo(x).tiny, x))")
 NORM = FixIntent("vector_norm", "reformulation", "sqrt(sum(x**2, d, k))", "vector_norm(x, dim=d, keepdim=k)")

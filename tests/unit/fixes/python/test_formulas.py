@@ -11,6 +11,7 @@ from tests.unit.fixes.python.mended import (
     LOG,
     LOG_SOFTMAX,
     LOGSUMEXP,
+    RATIO,
     SOFTMAX,
     called,
     finding,
@@ -51,6 +52,13 @@ def test_a_formula_reads_names_at_a_line(intent, body, site, inputs, line) -> No
     bad = {name: BAD if name == "x" else BAD * 0 for name in values}
     assert not called(found.original, bad).isfinite().all()
     assert called(found.repaired, bad).isfinite().all()
+
+
+def test_the_parentheses_of_an_expression_go_with_it() -> None:
+    found = mended(function("return (\n    x * (x / y).log()\n).sum(-1)", "x, y"), "(x / y).log()", RATIO)
+    values = {"x": torch.tensor([0.0, 0.5]), "y": torch.tensor([0.5, 0.25])}
+    assert not called(found.original, values).isfinite().all()
+    assert torch.equal(called(found.repaired, values), torch.xlogy(values["x"], torch.tensor([1.0, 2.0])))
 
 
 def test_attributes_are_inputs_by_a_name_of_their_own() -> None:

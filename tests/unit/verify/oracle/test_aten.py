@@ -65,6 +65,11 @@ def test_functions_of_one_tensor(name: str) -> None:
     assert agrees(function, 1e-9 if method == "digamma" else 1e-12, x=drawn(3, 4))
 
 
+@pytest.mark.parametrize("name", ["i0", "i1", "i0e", "i1e", "ndtr", "entr"])
+def test_special_functions(name: str) -> None:
+    assert agrees(getattr(torch.special, name), 1e-12, x=drawn(3, 4))
+
+
 def written_to_a_view(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """The first columns with a product added, in place."""
     x[:, :2].addcmul_(y[:, :2], y[:, 1:3])

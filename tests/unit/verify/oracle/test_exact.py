@@ -103,6 +103,8 @@ def test_an_unknown_operator_is_named() -> None:
 IDENTITIES: dict[str, Any] = {
     "inverse": lambda f, x: (f(x) * x, Ball(1)),
     "sigmoid": lambda f, x: (f(x) + f(-x), Ball(1)),
+    "i0": lambda f, x: (f(x), f(-x)),
+    "i1": lambda f, x: (f(x), -f(-x)),
     "lgamma": lambda f, x: (f(x + 1) - f(x), abs(x).log()),
     "digamma": lambda f, x: (f(x + 1) - f(x), 1 / x),
     "trigamma": lambda f, x: (f(x) - f(x + 1), 1 / x**2),
