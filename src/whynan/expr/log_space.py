@@ -141,17 +141,41 @@ class LogSpace:
             operand = guard.format(operand, inside)
         return operand
 
+    def _quotient(self, term: Term, depth: int) -> str | None:
+        """What is divided by a sum of a dimension: each of its terms is, so that those that are alike leave nothing."""
+        below = [factor for factor in term.operands if is_divisor(factor)]
+        by = below[0].origin or below[0].operands[0] if len(below) == 1 else None
+        while by is not None and by.name == "leaf":
+            by = self._meaning(by)
+        along = None if by is None or by.name != "sum" else by.child("dim")
+        # a dimension that is kept may be as long in what is divided
+        if by is None or along is None or (by.child("keepdim") or along).text == "True":
+            return None
+        each = self.log(by.operands[0], depth - 1)
+        above = self.log(product_of([factor for factor in term.operands if factor is not below[0]]), depth - 1)
+        if each is None or above is None or along.name != "number":
+            return None
+        self._take(by)
+        dim = self._variable(along)
+        return f"-logsumexp({each} - unsqueeze({above}, {dim}), {dim})"
+
     def _product(self, term: Term, depth: int) -> str | None:
+        known = self.match, self.gains, self.bare
+        found = self._quotient(term, depth)
+        if found is not None:
+            self._take(term)
+            return found
+        self.match, self.gains, self.bare = known
         self._take(term)
         factors = [(factor, self.log(factor, depth - 1)) for factor in term.operands]
-        known = [log for _, log in factors if log is not None]
+        logs = [log for _, log in factors if log is not None]
         rest = [factor for factor, log in factors if log is None]
-        if not known or coefficient(term)[0] <= 0:
+        if not logs or coefficient(term)[0] <= 0:
             return None
         below = [factor for factor in rest if is_divisor(factor)]
         above = [factor for factor in rest if not is_divisor(factor)]
-        known.sort(key=lambda log: log.startswith("-("))
-        formula = "".join(f" - {log[1:]}" if i and log[:2] == "-(" else f" + ({log})" for i, log in enumerate(known))
+        logs.sort(key=lambda log: log.startswith("-("))
+        formula = "".join(f" - {log[1:]}" if i and log[:2] == "-(" else f" + ({log})" for i, log in enumerate(logs))
         formula = formula.removeprefix(" + ")
         if above:
             formula += f" + {self._leaf(product_of(above))}"

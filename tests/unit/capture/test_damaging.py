@@ -44,6 +44,16 @@ def test_a_result_that_is_right_all_the_same_is_none() -> None:
     assert report.absorbed_count == 1
 
 
+def test_the_rounding_of_what_reads_a_right_infinity_is_none() -> None:
+    def left_out(x: Tensor) -> Tensor:
+        return torch.logsumexp(x + (x < 1).float().log(), -1)
+
+    x = torch.tensor([0.0, -19.5, 30.0])
+    assert left_out(x) == 0 != left_out(x.double())
+    report = whynan.explain(left_out, x)
+    assert (report.verdict, report.absorbed_count) == ("clean", 1)
+
+
 def test_a_wrong_value_that_goes_nowhere_is_none() -> None:
     def target(x: Tensor) -> Tensor:
         half_norm(x)

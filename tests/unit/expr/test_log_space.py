@@ -30,6 +30,8 @@ CASES = [
     ("torch.log(torch.exp(x) ** 2 / y)", -200.0),
     ("torch.log(torch.exp(x.abs() + 0.1) - 1)", 200.0),
     ("torch.log(torch.special.i0(x))", 200.0),
+    ("torch.log(x.exp()[:, 0] / torch.sum(torch.exp(x) * y, dim=1))", 200.0),
+    ("total = x.exp().sum(-1, keepdim=True)\ntorch.log(torch.exp(x) / total)", 200.0),
     ("torch.log(torch.cat([torch.exp(x).diagonal(1), torch.exp(x).diagonal(-1)]))", -200.0),
     ("torch.log(torch.stack((y, torch.exp(x)), dim=1).sum(1))", 200.0),
     ("torch.log(torch.exp(x).view(3, 2).clamp(min=1e-4))", 200.0),
@@ -96,3 +98,11 @@ def test_nothing_is_written_where_a_part_may_be_negative_or_has_no_exponential(c
     assert node is not None
     reader = Reader(place, place.function(node))
     assert logarithm(reader, reader.read(node)) is None
+
+
+def test_what_is_divided_by_a_sum_that_it_is_most_of_keeps_its_digits() -> None:
+    last = "torch.log(torch.exp(x)[:, 0] / torch.exp(x).sum(1))"
+    text = function(f"return {last}", "x, y")
+    x = torch.tensor([[100.0, 90.0, 85.0]])
+    exact = -torch.log1p(torch.exp(x[:, 1:].double() - 100.0).sum(1))
+    assert torch.allclose(computed(mended(text, last).edited, x, Y)[0].double(), exact, rtol=0, atol=1e-7)
