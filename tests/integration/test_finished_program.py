@@ -354,6 +354,41 @@ def test_what_is_bad_before_the_first_step_is_mended_where_it_was_made(tmp_path:
     assert best(report)["status"] == "verified", best(report)
 
 
+REFUSED = """\
+import torch
+from torch import nn
+
+
+def standardised(x):
+    return (x - x.mean(0)) / x.std(0)
+
+
+class Seen(nn.Module):
+    def forward(self, x):
+        return standardised(x)
+
+
+torch.manual_seed(0)
+seen, policy = Seen(), nn.Linear(3, 2)
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+rows = torch.randn(8, 3)
+rows[:, 1] = 1.0
+for step in range(2):
+    drawn = torch.distributions.Categorical(logits=policy(seen(rows)))
+    optimizer.zero_grad()
+    (-drawn.log_prob(drawn.sample()).mean()).backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.proof
+def test_a_program_that_was_stopped_ahead_of_its_own_exception_is_replayed(tmp_path: Path) -> None:
+    """Without the change it would raise further on, where it has not come to."""
+    _, report = run(tmp_path, REFUSED)
+    assert (report["findings"][0]["site"]["line"], report["run"]["exit_status"]["script"]) == (6, None)
+    assert best(report)["status"] in ("verified", "guarded"), best(report)
+
+
 BUFFER = """\
 import torch
 from torch import nn

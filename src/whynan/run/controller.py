@@ -420,7 +420,7 @@ class Controller:
         try:
             if self._training.report is None:
                 self._show_opening(region.report)
-            self._training.replays.prove_whole(region, error)
+            self._training.replays.prove_whole(region, error, stopped=self._stopped)
         except Exception:
             self._training.guard.fail()
 

@@ -39,6 +39,7 @@ from whynan.replay.sandbox import OutsideAccess, block_side_effects
 from whynan.replay.snapshot import ScalerState, restore, rng
 from whynan.replay.time_limit import TimeLimit, obstacle
 from whynan.replay.undo_log import TooMuch, UndoLog
+from whynan.source.text import shortened
 from whynan.training.listeners import InGraph, TakenByHand
 
 if TYPE_CHECKING:
@@ -93,6 +94,8 @@ class ReplayOutcome:
     why: str = ""
     shared: bool = False
     """Whether it is of this rank's part of what several have summed."""
+    raised: bool = False
+    """Whether the program has raised an exception of its own."""
     log: ReadLog = dataclasses.field(default_factory=ReadLog)
 
 
@@ -315,7 +318,7 @@ def replay(
             except Exception as error:
                 if is_program_error():
                     raise
-                failed, why = True, f"it raises {type(error).__name__}: {error}"
+                failed, why = True, f"it raises {type(error).__name__}: {shortened(str(error), 120)}"
                 bad = bad_elements_held(error) if fault.raised and fault.raised.kind is type(error) else None
                 if bad is not None:
                     reached.append(StepEvidence((bad[0],), (), bad_loss=True))
@@ -335,7 +338,7 @@ def replay(
             if scaler is not None:
                 last.callback(scaler.restore)
     if not reached:
-        return ReplayOutcome(None, why)
+        return ReplayOutcome(None, why, raised=failed)
     return ReplayOutcome(reached[0], shared=exchanged is not None and exchanged.shared, log=log)
 
 

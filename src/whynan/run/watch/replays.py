@@ -100,6 +100,8 @@ class ReplayRerunner:
         self._looked = looked
         self._advised = advised
         self._seconds = _SECONDS
+        self._stopped = False
+        """Whether whynan has ended the run, so that the program may raise where it has not come to."""
         self._bad_reads: dict[tuple[str, int], int] = {} if fault.read_at is None else {fault.read_at: 1}
         """Where the program has read a bad number, at which read of that line."""
 
@@ -139,7 +141,7 @@ class ReplayRerunner:
             return str(error)
         if outcome.judged is not None and (why := self._differs(outcome)) is not None:
             return why
-        if outcome.judged is not None and recorder.visits.visits:
+        if self._arrives(outcome) and recorder.visits.visits:
             return recorder.visits
         return outcome.why or self._left("; ".join(swap.left) or "the replay did not come there")
 
@@ -152,11 +154,11 @@ class ReplayRerunner:
         why = self._differs(outcome)
         return None if why is None else RunOnce(f"{why}; {RERUN}")
 
-    def unfaithful_births(self, first: Report) -> str | None:
-        """Why the way does not lead to all that a run has found; None where it does."""
-        region = self._region()
+    def unfaithful_births(self, first: Report, *, stopped: bool) -> str | None:
+        """Why the way does not lead to all that a run has found, which whynan may have ended; None where it does."""
+        region, self._stopped = self._region(), stopped
         outcome = self._replay(self._way, lambda: self._looked(region, self._fault, self._way))
-        if outcome.judged is None:
+        if not self._arrives(outcome):
             return RunOnce(f"no replay {self._way.where}: {outcome.why}; {RERUN}")
         self._note_reads(outcome)
         if _births(first) <= _births(region.report):
@@ -172,6 +174,9 @@ class ReplayRerunner:
     def _left(self, why: str) -> str:
         return RunOnce(f"{why}; {RERUN}") if self._advised else why
 
+    def _arrives(self, outcome: ReplayOutcome) -> bool:
+        return outcome.judged is not None or (self._stopped and outcome.raised)
+
     def _differs(self, outcome: ReplayOutcome) -> str | None:
         if outcome.judged is None or _is_faithful(self._way, outcome, self._fault):
             return None
@@ -180,7 +185,7 @@ class ReplayRerunner:
     def hear(self, objects: Heard) -> Heard | str:
         """What hears of the objects that a replay uses, once it has; or why it has not."""
         outcome = self._replay(self._way, objects.heard)
-        return outcome.why if outcome.judged is None else self._differs(outcome) or objects
+        return self._differs(outcome) or objects if self._arrives(outcome) else outcome.why
 
     def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> EditedRun | str:
         """The report of a replay with another text of a file, and argument of live objects; or why there is none."""
@@ -459,10 +464,10 @@ class Replays:
                     behind = again
         return behind or NoRerun(why)
 
-    def prove_whole(self, region: Region, error: BaseException | None) -> None:
+    def prove_whole(self, region: Region, error: BaseException | None, *, stopped: bool) -> None:
         """Prove the fixes of what a region has found in a program that is over, by replays of it, if it was short.
 
-        `error`: what the program raised, if that is how it ended.
+        `error`: what the program raised, if that is how it ended. `stopped`: whynan has ended it.
         """
         prepared = self._program_start(self._marks.at_import) if _comes_in(region.report) else None
         beginning = None if self._guard.steps else prepared or self._program_start(self._marks.at_program)
@@ -480,7 +485,7 @@ class Replays:
         fault = Fault(None, self._guard.steps + 1, nothing, raised=raised)
         with self._make_rerunner(way, fault, eager=compiles(), advised=True).unheard() as again:
             try:
-                why = again.unfaithful_births(region.report)
+                why = again.unfaithful_births(region.report, stopped=stopped)
             except KeyboardInterrupt:
                 why = INTERRUPTED
             if why is None:
