@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,48 @@ def test_a_rank_with_findings_that_goes_on_does_not_end_the_others(tmp_path: Pat
     assert done.report is not None, done.stderr
     assert (done.status, done.report["verdict"]) == (1, "inconclusive")
     assert [(rank["end"], rank["script"]) for rank in done.report["run"]["ranks"]] == [("ended", 0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "world"),
+    [
+        pytest.param(*case, marks=[] if case in (("skips", 2), ("skips_shards", 2)) else pytest.mark.full)
+        for case in product(["skips", "skips_replicas", "skips_shards"], [2, 4])
+    ],
+)
+def test_a_step_that_is_bad_on_one_rank_is_skipped_on_all(kind: str, world: int, tmp_path: Path) -> None:
+    alone = ran(tmp_path / "alone", kind, "by_hand", options=None, world=world)
+    seen = ran(tmp_path / "seen", kind, options=("--on-nonfinite", "skip"), world=world)
+    assert alone.status == 0, alone.stderr
+    assert len(seen.said) == world
+    assert seen.said == alone.said
+    assert seen.report is not None, seen.stderr
+    assert (seen.status, seen.report["verdict"]) == (1, "inconclusive")
+    assert {(rank["end"], rank["script"]) for rank in seen.report["run"]["ranks"]} == {("ended", 0)}
+    if kind == "skips":
+        assert "note: rank 0 has left out" in seen.stderr
+
+
+@pytest.mark.full
+def test_ranks_that_do_not_step_side_by_side_skip_by_themselves(tmp_path: Path) -> None:
+    done = ran(tmp_path / "parted", "skips_in_turn", options=("--on-nonfinite", "skip"))
+    assert done.report is not None, done.stderr
+    assert {(rank["end"], rank["script"]) for rank in done.report["run"]["ranks"]} == {("ended", 0)}
+    assert "from step 1 on each rank has left out its own bad steps alone" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "world"), [("replicas", 2), *(pytest.param("sums", n, marks=pytest.mark.full) for n in (2, 4))]
+)
+def test_the_rank_that_was_first_raises_and_all_end(kind: str, world: int, tmp_path: Path) -> None:
+    done = ran(tmp_path / "raised", kind, "bad", options=("--on-nonfinite", "raise"), world=world)
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    assert (done.status, found["rank"], found["step"]) == (1, 1, 4)
+    raised = [line for line in done.stderr.splitlines() if "whynan.errors.NonFiniteError" in line]
+    assert [line.partition(":")[0] for line in raised] == ["[rank1]"]
+    assert "[rank1]:     optimizer.step()" in done.stderr
+    assert {rank["end"] for rank in done.report["run"]["ranks"]} <= {"stopped", "blocked"}
 
 
 @pytest.mark.full

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.capture.ranks import (
     TOGETHER,
     act_in_concert,
+    acts_blindly,
     has_started_others,
     is_one_of_several,
     launched,
@@ -31,7 +32,7 @@ from whynan.traces.format import FAILED
 from whynan.traces.writer import TraceWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from whynan.capture.torch import Capture
     from whynan.capture.torch.kept_operations import OperationKeeper
@@ -70,6 +71,8 @@ class Controller:
         self._region: Region | None = None
         self._reported = False
         self._stopped = self._told = self._is_terminated = False
+        self._ends_all = False
+        """Whether this rank ends all, by an exception too."""
         self._script = 0
         self._notes: list[Note] = []
         self._terminating: Terminating | None = None
@@ -155,7 +158,7 @@ class Controller:
         if self._concert is None:
             self.options = with_own_document(self.options)
             self._delivery = Delivery(self.options, None if self._recording is None else self._recording.names)
-        elif self.options.on_nonfinite == "stop":
+        elif self.options.on_nonfinite in ("stop", "raise"):
             act_in_concert()
 
     def stop_with_others(self) -> BaseException | None:
@@ -173,10 +176,15 @@ class Controller:
         with self._isolation:
             self.end(early=True)
 
+    def _end_all(self, found: Sequence[Finding]) -> None:
+        """The run is to end for what was found: at the program's line where that is asked for, else without a word."""
+        self._ends_all = self._concert is not None
+        self._stopped = self.options.on_nonfinite == "stop" or (self._ends_all and not found)
+
     @property
     def is_stopped_in_concert(self) -> bool:
         """Whether whynan has stopped the run on all of its ranks."""
-        return self._stopped and self._concert is not None
+        return (self._stopped or self._ends_all) and self._concert is not None
 
     def close(self) -> None:
         """Nothing of the run goes on."""
@@ -236,7 +244,7 @@ class Controller:
     def _ends_run(self) -> bool:
         """Whether a bad step ends the run, or makes it raise."""
         if self._concert is not None:
-            return self.options.on_nonfinite == "stop"
+            return self.options.on_nonfinite in ("stop", "raise")
         return self.options.on_nonfinite not in ("continue", "skip") and not is_one_of_several()
 
     def _show_opening(self, report: Report) -> None:
@@ -320,7 +328,7 @@ class Controller:
             return
         shares = self._training is not None and self._training.replays.is_share_good
         merged = self._concert.merge(
-            report, stopped=self._stopped, terminated=self._is_terminated, is_share_good=shares
+            report, stopped=self._stopped or self._ends_all, terminated=self._is_terminated, is_share_good=shares
         )
         # the launcher would end the others as soon as one has failed
         self.whynan = 0
@@ -359,13 +367,13 @@ class Controller:
 
     def _ask(self, capture: Capture) -> BaseException | None:
         """At a door of the program, after a fatal sink: the exception to end the run with, if it is to end."""
-        if is_one_of_several() and not (self._concert is not None and self._ends_run()):
+        if is_one_of_several() and self._concert is None:
             return None
         with self._isolation:
             errors = self._errors(capture)
             if not errors:
                 return None
-            self._stopped = self.options.on_nonfinite == "stop"
+            self._end_all(errors)
             optimizer = stepping_optimizer(sys._getframe())  # pyright: ignore[reportPrivateUsage]
             if self._training is not None and optimizer is not None:
                 self._prove_step(self._training, optimizer)
@@ -374,7 +382,7 @@ class Controller:
     def _decides(self, fault: Fault) -> BaseException | None:
         """While it is traced, the program has read a bad loss and decides on it: what to end the run with."""
         capture = None if self._region is None else self._region.watching.capture
-        if capture is None or self._training is None or self.options.on_nonfinite == "continue":
+        if capture is None or self._training is None or self.options.on_nonfinite == "continue" or acts_blindly():
             return None
         with self._isolation:
             errors = self._errors(capture)
@@ -384,12 +392,12 @@ class Controller:
             self._prove(self._training, fault, by_itself=by_itself)
             if by_itself:
                 return None
-            self._stopped = self.options.on_nonfinite == "stop"
+            self._end_all(errors)
         return self._ending(errors[0])
 
     def _ending(self, error: Finding | None) -> BaseException | None:
         """Tell what was found; gives what the run ends with, if anything."""
-        if self._stopped and self._concert is not None:
+        if self._concert is not None:
             self._concert.alarm()
         with self._isolation:
             self.end(early=True)
@@ -449,7 +457,7 @@ class Controller:
         """At a bad step of a program that is watched: the exception to end the run with, if it is to end."""
         if self._reported or not self._ends_run():
             return None
-        self._stopped = self.options.on_nonfinite == "stop"
+        self._end_all(report.findings)
         return self._ending(report.findings[0] if report.findings else None)
 
     def _errors(self, capture: Capture) -> tuple[Finding, ...]:
