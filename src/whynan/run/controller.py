@@ -17,6 +17,7 @@ from whynan.capture.ranks import (
     is_one_of_several,
     launched,
     rank,
+    spawned_store,
 )
 from whynan.faults import report_internal_error, tell_once
 from whynan.records import Note
@@ -24,7 +25,7 @@ from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.output import capsules, run_trace
 from whynan.run.output.delivery import Delivery, deliver, progress_message
 from whynan.run.output.files import is_replaceable
-from whynan.run.pipeline import with_note
+from whynan.run.pipeline import merge_reports, with_note
 from whynan.run.proof.proving import RUN_ONCE, NoRerun
 from whynan.run.region import Region, exception_text
 from whynan.run.stop import Terminating, debugger, hide, stepping_optimizer, stop_exception, user_frame
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from whynan.run.isolation import Isolation
     from whynan.run.proof.whole_program import WholeProgramProof
     from whynan.run.ranks.concert import Concert
+    from whynan.run.ranks.spawning import Spawning
     from whynan.run.script import Beginning
     from whynan.run.watch.training import Training
 
@@ -84,6 +86,9 @@ class Controller:
         self._exception: str | None = None
         self._concert: Concert | None = None
         """With the other ranks, where a launcher has started several."""
+        self.watched: Any = None
+        """What ranks run that the program starts itself, in the place of its own function."""
+        self._spawning: Spawning | None = None
         names = None if self._recording is None else self._recording.names
         self._delivery = Delivery(options, names)
         if options.rerun and (not options.quiet or options.json is not None):
@@ -98,6 +103,11 @@ class Controller:
             self._terminating = Terminating(self.on_sigterm)
             self._terminating.begin()
             self._join()
+        elif self.options.together and self.watched is not None:
+            from whynan.run.ranks.spawning import Spawning
+
+            self._spawning = Spawning(self.watched)
+            self._spawning.install()
         if self._proof is not None:
             # before anything is looked at
             self._proof.begin()
@@ -188,6 +198,8 @@ class Controller:
 
     def close(self) -> None:
         """Nothing of the run goes on."""
+        if self._spawning is not None:
+            self._spawning.remove()
         if self._concert is not None:
             self._concert.close()
 
@@ -266,6 +278,8 @@ class Controller:
         self._unexplained = not (is_one_of_several() or fault.lag or fault.skipped)
 
     def _publish(self, found: Report) -> None:
+        for ranks in [] if self._spawning is None else self._spawning.reports():
+            found = _of_ranks(ranks, found)
         if self._unexplained:
             found = with_note(found, Note.create("rerun_advice"))
         report = self._final(found if self._proof is None else self._proof.with_refusal_note(found))
@@ -335,8 +349,9 @@ class Controller:
         if merged is not None:
             self._delivered = merged
             self.whynan = self._exit_status(merged)
-            self._delivery.deliver(merged)
-            self._concert.conclude()
+            if spawned_store() is None:
+                self._delivery.deliver(merged)
+            self._concert.conclude(merged)
 
     def on_sigterm(self) -> bool:
         """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
@@ -483,6 +498,12 @@ class Controller:
     def _exit_status(self, report: Report) -> int:
         strict = self.options.strict and report.verdict == "damaged"
         return 1 if strict else report.run.exit_status.whynan
+
+
+def _of_ranks(ranks: Report, own: Report) -> Report:
+    """The report of the ranks that a program has started, with what was found in the program itself."""
+    run = ranks.run.model_copy(update={"exception": own.run.exception or ranks.run.exception})
+    return merge_reports(ranks.model_copy(update={"run": run}), own)
 
 
 def _with_exception(report: Report, error: BaseException) -> Report:

@@ -16,8 +16,10 @@ import time
 from _thread import allocate_lock, start_new_thread
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from whynan.capture.ranks import spawned_store
 from whynan.faults import report_internal_error
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from whynan.capture.ranks import Rank
 
+MERGED: Final = "merged"
+"""Where the program that has started the ranks finds their report."""
 _CONNECT: Final = 5.0
 """Seconds that a connection may take."""
 _POLL: Final = 0.05
@@ -71,16 +75,23 @@ def open_channel(environment: Mapping[str, str], rank: Rank) -> Channel | None:
 
     # not exported as pyright would have it
     distributed: Any = torch.distributed
-    address = store_address(environment)
+    own = spawned_store()
+    address = own or store_address(environment)
     if address is None or not distributed.is_available():
         return None
     patience = timedelta(seconds=_CONNECT)
-    connect = lambda: distributed.TCPStore(*address, is_master=False, timeout=patience, wait_for_workers=False)
+    serve = partial(distributed.TCPStore, *address, is_master=False, timeout=patience, wait_for_workers=False)
     try:
-        served = connect()
+        served = serve()
+        if own is not None:
+            # of this start alone
+            return Channel(served, rank, serve)
         prefix = _round_of(served, environment, rank)
-        again = lambda: distributed.PrefixStore(prefix, connect())
-        return Channel(distributed.PrefixStore(prefix, served), rank, again)
+
+        def connect() -> Any:
+            return distributed.PrefixStore(prefix, serve())
+
+        return Channel(distributed.PrefixStore(prefix, served), rank, connect)
     except Exception:
         # refused or too slow: this rank has a report of its own, as without a store
         return None
@@ -277,8 +288,10 @@ class Channel:
         # several may think so
         return self._ask("add", "writers", 1) == 1 or (waits and self._is_heir())
 
-    def conclude(self) -> None:
-        """The report is written: all may leave."""
+    def conclude(self, merged: str | None = None) -> None:
+        """The report is written, or is to be by the program that has started the ranks: all may leave."""
+        if merged is not None:
+            self._ask("set", MERGED, merged)
         self._ask("set", "done", "1")
 
     def _is_heir(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from whynan.capture.ranks import launched
+from whynan.capture.ranks import launched, spawned_store
 from whynan.faults import report_internal_error
 from whynan.records import Note
 from whynan.run.pipeline import with_note
@@ -161,10 +161,10 @@ class Concert:
             report = with_note(report, Note.create("ranks_parted", step=self._meeting.parted))
         return report
 
-    def conclude(self) -> None:
-        """The report is written."""
+    def conclude(self, report: Report) -> None:
+        """The report of all ranks is written; where the program has started them, that one writes it."""
         try:
-            self._channel.conclude()
+            self._channel.conclude(report.to_json(indent=None) if spawned_store() is not None else None)
         except StoreError:
             return
 
