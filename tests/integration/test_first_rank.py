@@ -128,6 +128,11 @@ BAD = [
     Expected("compressed", 1, "accumulation", "all_reduce"),
     Expected("loader", 0, "backward"),
     Expected("scaler", 0, "forward"),
+    Expected("joined", 1, "backward", step=6),
+    Expected("local_steps", 1, "backward"),
+    Expected("redundancy", 0, "backward", "all_reduce"),
+    Expected("experts", 0, "forward", "all_to_all_single", is_sent_known=True),
+    Expected("stages", 1, "backward", "send"),
 ]
 SAMPLE = ("replicas", "sums", "evaluation")
 
@@ -168,6 +173,30 @@ def test_a_value_that_does_no_harm_where_it_was_born_is_told_as_arrived(tmp_path
 
 
 @pytest.mark.full
+def test_of_what_is_gathered_the_rank_is_told_that_it_came_from(tmp_path: Path) -> None:
+    done = ran(tmp_path / "bad", "gathered", "bad")
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    (transfer,) = found["transfers"]
+    assert (found["rank"], found["birth"], found["step"]) == (0, "entered", 5)
+    assert (transfer["operation"], transfer["sender"], transfer["receivers"]) == ("gather", 1, [0])
+    assert transfer["receiver_site"]["line"] == marked("sent gathered")
+
+
+@pytest.mark.full
+def test_weights_in_parts_over_a_mesh_of_ranks(tmp_path: Path) -> None:
+    alone = ran(tmp_path / "alone", "mesh", options=None, world=4)
+    seen = ran(tmp_path / "seen", "mesh", world=4)
+    assert (seen.status, seen.said) == (0, alone.said), seen.stderr
+    done = ran(tmp_path / "bad", "mesh", "bad", "first", options=("--mode", "trace"), world=4)
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    place = found["site"]["line"], found["rank"], found["phase"], found["step"]
+    assert place == (marked("born mesh"), 1, "backward", 1)
+    assert {reached["name"] for reached in found["reaches"]} == {"0.weight", "0.bias", "2.weight", "2.bias"}
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["statistics", "replicas", "sums", "half_sums"])
 def test_what_is_traced_names_the_birth_on_the_other_rank(kind: str, tmp_path: Path) -> None:
     done = ran(tmp_path / "bad", kind, "bad", "first", options=("--mode", "trace"))
@@ -188,6 +217,7 @@ def test_equal_findings_of_several_ranks_are_one(tmp_path: Path) -> None:
 HEALTHY = [
     *("replicas", "accumulation", "sums", "later_sums", "statistics", "contrast", "pipeline", "evaluation"),
     *("half_sums", "compressed", "loader", "scaler", "masked", "uneven"),
+    *("joined", "local_steps", "gathered", "redundancy", "experts", "stages"),
 ]
 
 

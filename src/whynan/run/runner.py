@@ -46,6 +46,10 @@ if TYPE_CHECKING:
             ...
 
 
+_LAST: Final = 5.0
+"""Seconds in which a rank that was stopped lets another one raise."""
+
+
 @dataclass(frozen=True)
 class SpawnedRank:
     """What a process runs that the program has started, as one of several: its function, watched.
@@ -83,6 +87,9 @@ class SpawnedRank:
         if run.is_stopped_in_concert and isinstance(code, int) and sys.exc_info()[0] is SystemExit:
             from whynan.run.ranks.channel import leave
 
+            if self.options.on_nonfinite == "raise":
+                # the program has the exception of the one that is gone first
+                threading.Event().wait(_LAST)
             leave(code)
 
 

@@ -20,7 +20,9 @@ def train(rank, world, path, model):
     torch.set_num_threads(1)
     if WAY != "alike":
         dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=world)
-        model = DistributedDataParallel(model)
+        # what is handed over shares its memory
+        torch.manual_seed(0)
+        model = DistributedDataParallel(torch.nn.Linear(8, 4))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     torch.manual_seed(rank)
     for step in range(6):
@@ -39,10 +41,7 @@ def train(rank, world, path, model):
 
 
 if __name__ == "__main__":
-    torch.manual_seed(0)
-    model = torch.nn.Linear(8, 4)
-    if WAY == "alike":
-        model.share_memory()
+    model = torch.nn.Linear(8, 4) if WAY == "alike" else None
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(train, args=(2, os.path.join(folder, "store"), model), nprocs=2)
     print("over")

@@ -261,10 +261,14 @@ class _Arrivals:
 
 
 def _operation_of(finding: Finding) -> str | None:
-    """The collective by which a bad number arrived; None for one that was born here."""
-    if finding.birth != "entered" or finding.origin is None or finding.origin.kind != "entered":
+    """The collective by which a bad number arrived, or what one is made from; None for one that was born here."""
+    origin: object = finding.origin
+    if finding.birth != "entered":
+        held = (link.typed_summary for link in finding.chain if link.role == "cause")
+        origin = next((note.values["origin"] for note in held if note.kind == "holds"), None)
+    if not isinstance(origin, Note) or origin.kind != "entered":
         return None
-    since = finding.origin.values.get("since")
+    since = origin.values.get("since")
     return str(since.values["operation"]) if isinstance(since, Note) and since.kind == "left_by_processes" else None
 
 
