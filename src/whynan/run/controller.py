@@ -373,6 +373,8 @@ class Controller:
         self._reported = True
         if self._terminating is not None:
             self._terminating.after_fork()
+        if self._spawning is not None:
+            self._spawning.remove()
         if self._concert is not None:
             self._concert.abandon_in_child()
         if self._training is not None:
