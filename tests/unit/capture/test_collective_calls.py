@@ -103,16 +103,16 @@ def test_calls_ahead_of_where_a_replay_begins_are_left_out_of_what_it_is_given(l
 
 def test_a_replay_that_calls_another_collective_has_the_calls_of_the_step_looked_at_later(log: CallLog) -> None:
     sum_of(torch.ones(1))
-    dist.broadcast(torch.ones(1), 0)
+    Distributed.broadcast(torch.ones(1), 0)
     log.here.replayed = log.calls_since(0.0)
     with pytest.raises(CollectiveRefused, match="calls broadcast where the step called all_reduce"):
-        dist.broadcast(torch.ones(1), 0)
+        Distributed.broadcast(torch.ones(1), 0)
     assert len(log.here.replayed) == 1
     log.here.replayed = None
 
 
 def test_of_what_is_gathered_the_rank_is_known_that_it_came_from(log: CallLog) -> None:
-    dist.all_gather([torch.zeros(1)], torch.ones(1))
+    Distributed.all_gather([torch.zeros(1)], torch.ones(1))
     sum_of(torch.ones(1))
     gathered, summed = log.calls_since(0.0)
     log.note_received(gathered, "allgather", None, 0)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,21 +32,14 @@ def ranks(store: Any, world: int) -> list[Meeting]:
 
 def at_once(*calls: Callable[[], bool]) -> list[bool]:
     """What several give that wait for each other."""
-    given: dict[int, bool] = {}
-    threads = [
-        threading.Thread(target=lambda n=n, call=call: given.__setitem__(n, call())) for n, call in enumerate(calls)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(20)
-    return [given[n] for n in range(len(calls))]
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return [made.result(20) for made in [pool.submit(call) for call in calls]]
 
 
 def test_a_step_is_bad_on_all_ranks_where_it_is_bad_on_one(store: Any) -> None:
     met = ranks(store, 4)
     for bad in ((), (2,), (), (0, 3)):
-        decided = at_once(*(lambda n=n, one=one: one.is_bad(here=n in bad) for n, one in enumerate(met)))
+        decided = at_once(*(partial(one.is_bad, here=number in bad) for number, one in enumerate(met)))
         assert decided == [bool(bad)] * 4
     # what is over does not pile up
     assert store.num_keys() <= 4
