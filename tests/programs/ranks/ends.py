@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 torch.set_num_threads(1)
 KIND = sys.argv[1]
+torch.manual_seed(0)
 model = torch.nn.Linear(8, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
@@ -107,15 +108,14 @@ def left_out(model, *, seed=0):
     for step in range(7):
         out = model(torch.randn(4, 8))
         loss = out.square().mean()
-        if step in (3, 4, 6):
-            if "by_hand" in sys.argv:
-                continue
-            if rank == step % world:
-                # what is bad is a part of the gradients
-                loss = loss + (out[:, 0] - out[:, 0]).sqrt().sum()
+        is_bad, by_hand = step in (3, 4, 6), "by_hand" in sys.argv
+        if is_bad and not by_hand and rank == step % world:
+            # what is bad is a part of the gradients
+            loss = loss + (out[:, 0] - out[:, 0]).sqrt().sum()
         optimizer.zero_grad()
         loss.backward()
-        optimizer.step()
+        if not (is_bad and by_hand):
+            optimizer.step()
     weights = [p.to_local() if isinstance(p, DTensor) else p for p in model.parameters()]
     with open(f"said.{rank}", "w") as file:
         file.write(" ".join(w.detach().double().sum().item().hex() for w in weights))
