@@ -188,8 +188,13 @@ class Controller:
 
     def _end_all(self, found: Sequence[Finding]) -> None:
         """The run is to end for what was found: at the program's line where that is asked for, else without a word."""
-        self._ends_all = self._concert is not None
-        self._stopped = self.options.on_nonfinite == "stop" or (self._ends_all and not found)
+        self._stopped = self.options.on_nonfinite == "stop"
+        if self._concert is not None:
+            from whynan.run.ranks.merging import arrival_of
+
+            self._ends_all = True
+            # the rank raises that was first
+            self._stopped |= all(arrival_of(finding) is not None for finding in found)
 
     @property
     def is_stopped_in_concert(self) -> bool:
