@@ -68,3 +68,4 @@ quality: $(DEV)
 
 bench: $(BENCH)
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.ranks

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 import whynan
 from benchmarks import __main__ as benchmarks
+from benchmarks import ranks
 from benchmarks.contenders import contender
 from benchmarks.guards import RefusedError, check
 from benchmarks.programs import QUICK
@@ -97,3 +99,13 @@ def test_a_refusal_is_said_and_fails_the_run(
     monkeypatch.setattr(benchmarks, "LOOPS", {})
     assert benchmarks.main(["--quick", "--only", "cnn"]) == 1
     assert "is not timed: planted" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")
+def test_steps_of_ranks_are_timed_beside_those_of_one_process(capsys: pytest.CaptureFixture[str]) -> None:
+    # what they cost in so few says nothing
+    assert ranks.main(["--turns", "1", "--rounds", "1", "--steps", "1"]) in (0, 1)
+    *ways, summed = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0].strip() for line in ways] == [*ranks.WAYS]
+    assert summed.startswith("a watched step on two ranks costs ")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,11 @@ BAD = [
     Expected("compressed", 1, "accumulation", "all_reduce"),
     Expected("loader", 0, "backward"),
     Expected("scaler", 0, "forward"),
+    Expected("joined", 1, "backward", step=6),
+    Expected("local_steps", 1, "backward"),
+    Expected("redundancy", 0, "backward", "all_reduce"),
+    Expected("experts", 0, "forward", "all_to_all_single", is_sent_known=True),
+    Expected("stages", 1, "backward", "send"),
 ]
 SAMPLE = ("replicas", "sums", "evaluation")
 
@@ -167,6 +173,30 @@ def test_a_value_that_does_no_harm_where_it_was_born_is_told_as_arrived(tmp_path
 
 
 @pytest.mark.full
+def test_of_what_is_gathered_the_rank_is_told_that_it_came_from(tmp_path: Path) -> None:
+    done = ran(tmp_path / "bad", "gathered", "bad")
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    (transfer,) = found["transfers"]
+    assert (found["rank"], found["birth"], found["step"]) == (0, "entered", 5)
+    assert (transfer["operation"], transfer["sender"], transfer["receivers"]) == ("gather", 1, [0])
+    assert transfer["receiver_site"]["line"] == marked("sent gathered")
+
+
+@pytest.mark.full
+def test_weights_in_parts_over_a_mesh_of_ranks(tmp_path: Path) -> None:
+    alone = ran(tmp_path / "alone", "mesh", options=None, world=4)
+    seen = ran(tmp_path / "seen", "mesh", world=4)
+    assert (seen.status, seen.said) == (0, alone.said), seen.stderr
+    done = ran(tmp_path / "bad", "mesh", "bad", "first", options=("--mode", "trace"), world=4)
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    place = found["site"]["line"], found["rank"], found["phase"], found["step"]
+    assert place == (marked("born mesh"), 1, "backward", 1)
+    assert {"0.weight", "2.weight"} <= {reached["name"] for reached in found["reaches"]}
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["statistics", "replicas", "sums", "half_sums"])
 def test_what_is_traced_names_the_birth_on_the_other_rank(kind: str, tmp_path: Path) -> None:
     done = ran(tmp_path / "bad", kind, "bad", "first", options=("--mode", "trace"))
@@ -187,6 +217,7 @@ def test_equal_findings_of_several_ranks_are_one(tmp_path: Path) -> None:
 HEALTHY = [
     *("replicas", "accumulation", "sums", "later_sums", "statistics", "contrast", "pipeline", "evaluation"),
     *("half_sums", "compressed", "loader", "scaler", "masked", "uneven"),
+    *("joined", "local_steps", "gathered", "redundancy", "experts", "stages"),
 ]
 
 
@@ -241,6 +272,48 @@ def test_a_rank_with_findings_that_goes_on_does_not_end_the_others(tmp_path: Pat
     assert done.report is not None, done.stderr
     assert (done.status, done.report["verdict"]) == (1, "inconclusive")
     assert [(rank["end"], rank["script"]) for rank in done.report["run"]["ranks"]] == [("ended", 0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "world"),
+    [
+        pytest.param(*case, marks=[] if case in (("skips", 2), ("skips_shards", 2)) else pytest.mark.full)
+        for case in product(["skips", "skips_replicas", "skips_shards"], [2, 4])
+    ],
+)
+def test_a_step_that_is_bad_on_one_rank_is_skipped_on_all(kind: str, world: int, tmp_path: Path) -> None:
+    alone = ran(tmp_path / "alone", kind, "by_hand", options=None, world=world)
+    seen = ran(tmp_path / "seen", kind, options=("--on-nonfinite", "skip"), world=world)
+    assert alone.status == 0, alone.stderr
+    assert len(seen.said) == world
+    assert seen.said == alone.said
+    assert seen.report is not None, seen.stderr
+    assert (seen.status, seen.report["verdict"]) == (1, "inconclusive")
+    assert {(rank["end"], rank["script"]) for rank in seen.report["run"]["ranks"]} == {("ended", 0)}
+    if kind == "skips":
+        assert "note: rank 0 has left out" in seen.stderr
+
+
+@pytest.mark.full
+def test_ranks_that_do_not_step_side_by_side_skip_by_themselves(tmp_path: Path) -> None:
+    done = ran(tmp_path / "parted", "skips_in_turn", options=("--on-nonfinite", "skip"))
+    assert done.report is not None, done.stderr
+    assert {(rank["end"], rank["script"]) for rank in done.report["run"]["ranks"]} == {("ended", 0)}
+    assert "from step 1 on each rank has left out its own bad steps alone" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "world"), [("replicas", 2), *(pytest.param("sums", n, marks=pytest.mark.full) for n in (2, 4))]
+)
+def test_the_rank_that_was_first_raises_and_all_end(kind: str, world: int, tmp_path: Path) -> None:
+    done = ran(tmp_path / "raised", kind, "bad", options=("--on-nonfinite", "raise"), world=world)
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    assert (done.status, found["rank"], found["step"]) == (1, 1, 4)
+    raised = [line for line in done.stderr.splitlines() if "whynan.errors.NonFiniteError" in line]
+    assert [line.partition(":")[0] for line in raised] == ["[rank1]"]
+    assert "[rank1]:     optimizer.step()" in done.stderr
+    assert {rank["end"] for rank in done.report["run"]["ranks"]} <= {"stopped", "blocked"}
 
 
 @pytest.mark.full

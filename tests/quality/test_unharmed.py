@@ -87,6 +87,7 @@ UNREACHED = frozenset(
             "CollectiveLog.sent_labels",
         ),
         "has_started_others",
+        *("join_spawned", "spawned_store"),
         "act_in_concert",
         "acts_blindly",
         "CollectiveRefused.__init__",

@@ -35,8 +35,24 @@ class Rank(NamedTuple):
     world: int
 
 
+_spawned: tuple[Rank, tuple[str, int]] | None = None
+
+
+def join_spawned(own: Rank, store: tuple[str, int]) -> None:
+    """This process is one of several that a program under whynan has started; `store`: where that one serves one."""
+    global _spawned
+    _spawned = own, store
+
+
+def spawned_store() -> tuple[str, int] | None:
+    """Where the program serves a store that has started this process; None where a launcher has, or nobody."""
+    return None if _spawned is None else _spawned[1]
+
+
 def launched(environment: Mapping[str, str]) -> Rank | None:
     """The rank that a launcher (torchrun, Accelerate, DeepSpeed) has given a process; None where it is alone."""
+    if _spawned is not None:
+        return _spawned[0]
     try:
         rank = Rank(int(environment["RANK"]), int(environment["WORLD_SIZE"]))
     except (KeyError, ValueError):

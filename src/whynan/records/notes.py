@@ -66,6 +66,8 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     "one_of_several": _field_privacy(count="rank world"),
     "ranks_missing": _field_privacy(counts="ranks", count="world"),
     "store_lost": _field_privacy(),
+    "skipped_with_others": _field_privacy(count="rank steps"),
+    "ranks_parted": _field_privacy(count="step"),
     "no_others": _field_privacy(),
     # a trace on disk
     "no_facts": _field_privacy(),

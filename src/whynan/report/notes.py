@@ -279,6 +279,13 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "one_of_several": "rank {rank} of {world}: one of several processes is not stopped by itself, nor run again",
     "ranks_missing": lambda v: f"{ranks_text(v['ranks'])} of {v['world']:,} left no report",
     "store_lost": "the other ranks could not be asked: this is the report of one rank",
+    "skipped_with_others": lambda v: (
+        f"rank {v['rank']:,} has left out {count_text(v['steps'], 'step')} that {'was' if v['steps'] == 1 else 'were'} "
+        "bad on another rank"
+    ),
+    "ranks_parted": (
+        "from step {step:,} on each rank has left out its own bad steps alone: the others did not come to that step"
+    ),
     "no_others": "nothing of this process was looked at, and nothing is known of those beside it",
     "no_facts": "the trace holds no facts: its run was over before any were written",
     "unfinished": (

@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.capture.ranks import (
     TOGETHER,
     act_in_concert,
+    acts_blindly,
     has_started_others,
     is_one_of_several,
     launched,
     rank,
+    spawned_store,
 )
 from whynan.faults import report_internal_error, tell_once
 from whynan.records import Note
@@ -23,7 +25,7 @@ from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.output import capsules, run_trace
 from whynan.run.output.delivery import Delivery, deliver, progress_message
 from whynan.run.output.files import is_replaceable
-from whynan.run.pipeline import with_note
+from whynan.run.pipeline import merge_reports, with_note
 from whynan.run.proof.proving import RUN_ONCE, NoRerun
 from whynan.run.region import Region, exception_text
 from whynan.run.stop import Terminating, debugger, hide, stepping_optimizer, stop_exception, user_frame
@@ -31,7 +33,7 @@ from whynan.traces.format import FAILED
 from whynan.traces.writer import TraceWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from whynan.capture.torch import Capture
     from whynan.capture.torch.kept_operations import OperationKeeper
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from whynan.run.isolation import Isolation
     from whynan.run.proof.whole_program import WholeProgramProof
     from whynan.run.ranks.concert import Concert
+    from whynan.run.ranks.spawning import Spawning
     from whynan.run.script import Beginning
     from whynan.run.watch.training import Training
 
@@ -70,6 +73,8 @@ class Controller:
         self._region: Region | None = None
         self._reported = False
         self._stopped = self._told = self._is_terminated = False
+        self._ends_all = False
+        """Whether this rank ends all, by an exception too."""
         self._script = 0
         self._notes: list[Note] = []
         self._terminating: Terminating | None = None
@@ -81,6 +86,9 @@ class Controller:
         self._exception: str | None = None
         self._concert: Concert | None = None
         """With the other ranks, where a launcher has started several."""
+        self.watched: Any = None
+        """What ranks run that the program starts itself, in the place of its own function."""
+        self._spawning: Spawning | None = None
         names = None if self._recording is None else self._recording.names
         self._delivery = Delivery(options, names)
         if options.rerun and (not options.quiet or options.json is not None):
@@ -95,6 +103,11 @@ class Controller:
             self._terminating = Terminating(self.on_sigterm)
             self._terminating.begin()
             self._join()
+        elif self.options.together and self.watched is not None:
+            from whynan.run.ranks.spawning import Spawning
+
+            self._spawning = Spawning(self.watched)
+            self._spawning.install()
         if self._proof is not None:
             # before anything is looked at
             self._proof.begin()
@@ -155,7 +168,7 @@ class Controller:
         if self._concert is None:
             self.options = with_own_document(self.options)
             self._delivery = Delivery(self.options, None if self._recording is None else self._recording.names)
-        elif self.options.on_nonfinite == "stop":
+        elif self.options.on_nonfinite in ("stop", "raise"):
             act_in_concert()
 
     def stop_with_others(self) -> BaseException | None:
@@ -173,13 +186,25 @@ class Controller:
         with self._isolation:
             self.end(early=True)
 
+    def _end_all(self, found: Sequence[Finding]) -> None:
+        """The run is to end for what was found: at the program's line where that is asked for, else without a word."""
+        self._stopped = self.options.on_nonfinite == "stop"
+        if self._concert is not None:
+            from whynan.run.ranks.merging import arrival_of
+
+            self._ends_all = True
+            # the rank raises that was first
+            self._stopped |= all(arrival_of(finding) is not None for finding in found)
+
     @property
     def is_stopped_in_concert(self) -> bool:
         """Whether whynan has stopped the run on all of its ranks."""
-        return self._stopped and self._concert is not None
+        return (self._stopped or self._ends_all) and self._concert is not None
 
     def close(self) -> None:
         """Nothing of the run goes on."""
+        if self._spawning is not None:
+            self._spawning.remove()
         if self._concert is not None:
             self._concert.close()
 
@@ -236,7 +261,7 @@ class Controller:
     def _ends_run(self) -> bool:
         """Whether a bad step ends the run, or makes it raise."""
         if self._concert is not None:
-            return self.options.on_nonfinite == "stop"
+            return self.options.on_nonfinite in ("stop", "raise")
         return self.options.on_nonfinite not in ("continue", "skip") and not is_one_of_several()
 
     def _show_opening(self, report: Report) -> None:
@@ -258,6 +283,8 @@ class Controller:
         self._unexplained = not (is_one_of_several() or fault.lag or fault.skipped)
 
     def _publish(self, found: Report) -> None:
+        for ranks in [] if self._spawning is None else self._spawning.reports():
+            found = _of_ranks(ranks, found)
         if self._unexplained:
             found = with_note(found, Note.create("rerun_advice"))
         report = self._final(found if self._proof is None else self._proof.with_refusal_note(found))
@@ -320,15 +347,16 @@ class Controller:
             return
         shares = self._training is not None and self._training.replays.is_share_good
         merged = self._concert.merge(
-            report, stopped=self._stopped, terminated=self._is_terminated, is_share_good=shares
+            report, stopped=self._stopped or self._ends_all, terminated=self._is_terminated, is_share_good=shares
         )
         # the launcher would end the others as soon as one has failed
         self.whynan = 0
         if merged is not None:
             self._delivered = merged
             self.whynan = self._exit_status(merged)
-            self._delivery.deliver(merged)
-            self._concert.conclude()
+            if spawned_store() is None:
+                self._delivery.deliver(merged)
+            self._concert.conclude(merged)
 
     def on_sigterm(self) -> bool:
         """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
@@ -350,6 +378,8 @@ class Controller:
         self._reported = True
         if self._terminating is not None:
             self._terminating.after_fork()
+        if self._spawning is not None:
+            self._spawning.remove()
         if self._concert is not None:
             self._concert.abandon_in_child()
         if self._training is not None:
@@ -359,13 +389,13 @@ class Controller:
 
     def _ask(self, capture: Capture) -> BaseException | None:
         """At a door of the program, after a fatal sink: the exception to end the run with, if it is to end."""
-        if is_one_of_several() and not (self._concert is not None and self._ends_run()):
+        if is_one_of_several() and self._concert is None:
             return None
         with self._isolation:
             errors = self._errors(capture)
             if not errors:
                 return None
-            self._stopped = self.options.on_nonfinite == "stop"
+            self._end_all(errors)
             optimizer = stepping_optimizer(sys._getframe())  # pyright: ignore[reportPrivateUsage]
             if self._training is not None and optimizer is not None:
                 self._prove_step(self._training, optimizer)
@@ -374,7 +404,7 @@ class Controller:
     def _decides(self, fault: Fault) -> BaseException | None:
         """While it is traced, the program has read a bad loss and decides on it: what to end the run with."""
         capture = None if self._region is None else self._region.watching.capture
-        if capture is None or self._training is None or self.options.on_nonfinite == "continue":
+        if capture is None or self._training is None or self.options.on_nonfinite == "continue" or acts_blindly():
             return None
         with self._isolation:
             errors = self._errors(capture)
@@ -384,12 +414,12 @@ class Controller:
             self._prove(self._training, fault, by_itself=by_itself)
             if by_itself:
                 return None
-            self._stopped = self.options.on_nonfinite == "stop"
+            self._end_all(errors)
         return self._ending(errors[0])
 
     def _ending(self, error: Finding | None) -> BaseException | None:
         """Tell what was found; gives what the run ends with, if anything."""
-        if self._stopped and self._concert is not None:
+        if self._concert is not None:
             self._concert.alarm()
         with self._isolation:
             self.end(early=True)
@@ -449,7 +479,7 @@ class Controller:
         """At a bad step of a program that is watched: the exception to end the run with, if it is to end."""
         if self._reported or not self._ends_run():
             return None
-        self._stopped = self.options.on_nonfinite == "stop"
+        self._end_all(report.findings)
         return self._ending(report.findings[0] if report.findings else None)
 
     def _errors(self, capture: Capture) -> tuple[Finding, ...]:
@@ -475,6 +505,12 @@ class Controller:
     def _exit_status(self, report: Report) -> int:
         strict = self.options.strict and report.verdict == "damaged"
         return 1 if strict else report.run.exit_status.whynan
+
+
+def _of_ranks(ranks: Report, own: Report) -> Report:
+    """The report of the ranks that a program has started, with what was found in the program itself."""
+    run = ranks.run.model_copy(update={"exception": own.run.exception or ranks.run.exception})
+    return merge_reports(ranks.model_copy(update={"run": run}), own)
 
 
 def _with_exception(report: Report, error: BaseException) -> Report:

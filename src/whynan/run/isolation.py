@@ -29,7 +29,7 @@ class Isolation:
     _ours: dict[str, ModuleType] = {}  # noqa: RUF012
 
     def __init__(self, path: list[str], at_start: frozenset[str]) -> None:
-        self._path = path
+        self.path = path
         self._at_start = at_start
         self._depth = 0
 
@@ -52,7 +52,7 @@ class Isolation:
             _working.release()
             raise
         sys.setrecursionlimit(self._deepest + _DEEPER)
-        sys.path = list(self._path)
+        sys.path = list(self.path)
         for name in self._theirs:
             del sys.modules[name]
         # whynan itself too, whatever the program has done to it
@@ -90,11 +90,11 @@ class Isolation:
         beside: set[str] = set()
         for folder in self._theirs_path:
             # anything may stand there; Python passes over what is no text
-            if isinstance(folder, str) and folder not in self._path:  # pyright: ignore[reportUnnecessaryIsInstance]
+            if isinstance(folder, str) and folder not in self.path:  # pyright: ignore[reportUnnecessaryIsInstance]
                 beside |= _modules_in(folder)
         if not beside - _ALIKE:
             return frozenset()
-        found = frozenset(name for folder in self._path for name in _modules_in(folder))
+        found = frozenset(name for folder in self.path for name in _modules_in(folder))
         return frozenset(beside - _ALIKE) & found
 
 

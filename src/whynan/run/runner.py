@@ -7,11 +7,12 @@ handlers run; then comes the report, and Python's own end with the program's exi
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.run.isolation import Isolation
@@ -45,6 +46,53 @@ if TYPE_CHECKING:
             ...
 
 
+_LAST: Final = 5.0
+"""Seconds in which a rank that was stopped lets another one raise."""
+
+
+@dataclass(frozen=True)
+class SpawnedRank:
+    """What a process runs that the program has started, as one of several: its function, watched.
+
+    `path`: where whynan finds modules. `store`: where the program's process serves a store.
+    """
+
+    program: Program
+    options: Options
+    path: list[str]
+    function: Callable[..., Any]
+    world: int
+    store: tuple[str, int]
+
+    def __call__(self, number: int, *args: Any) -> None:
+        """Run it as the rank of a number."""
+        from whynan.capture.ranks import Rank, join_spawned
+
+        join_spawned(Rank(number, self.world), self.store)
+        options = replace(self.options, json=None, trace=None, capsule=None, rerun=False)
+        run = Run(self.program, options, Isolation(self.path, sys.stdlib_module_names))
+        run.begin_spawned()
+        try:
+            self.function(number, *args)
+        except BaseException as error:
+            if not isinstance(error, SystemExit):
+                run.end(error, script=INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1)
+            self._finish(run, error.code if isinstance(error, SystemExit) else 1)
+            raise
+        self._finish(run, 0)
+
+    def _finish(self, run: Run, code: object) -> None:
+        whynan = run.end(script=code if isinstance(code, int) else int(code is not None))
+        run.finish(whynan, interrupted=False)
+        if run.is_stopped_in_concert and isinstance(code, int) and sys.exc_info()[0] is SystemExit:
+            from whynan.run.ranks.channel import leave
+
+            if self.options.on_nonfinite == "raise":
+                # the program has the exception of the one that is gone first
+                threading.Event().wait(_LAST)
+            leave(code)
+
+
 UNFLUSHED: Final = 120
 """The exit status that Python ends with where what a stream holds cannot be written."""
 INTERRUPTED: Final = 130
@@ -76,12 +124,12 @@ def launch(program: Program, options: Options) -> int:
 class Run:
     """One program from its start to its end, in the process that it runs in."""
 
-    def __init__(self, program: Program, options: Options) -> None:
+    def __init__(self, program: Program, options: Options, isolation: Isolation | None = None) -> None:
         self._program = program
         self._options = options
         self._beginning = Beginning(program)
         self._pid = os.getpid()
-        self._isolation = isolation_here()
+        self._isolation = isolation or isolation_here()
         self._earlier = _stamp(options.json)
         self._controller: Controller | None = None
         self._whynan: int | None = None
@@ -95,6 +143,10 @@ class Run:
     def begin_program(self) -> None:
         """Become the program, all but to run it."""
         self._program.enter()
+        self.begin_spawned()
+
+    def begin_spawned(self) -> None:
+        """Look at this process, which runs a part of the program already."""
         try:
             self._isolation.begin()
             attach(self)
@@ -110,6 +162,7 @@ class Run:
         from whynan.run.controller import Controller
 
         self._controller = Controller(self._beginning, self._options, self._isolation)
+        self._controller.watched = functools.partial(SpawnedRank, self._program, self._options, self._isolation.path)
         try:
             self._controller.begin()
         except BaseException as error:

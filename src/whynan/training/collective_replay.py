@@ -49,7 +49,7 @@ class ReplayedCollectives(TorchDispatchMode):
         if space == "_c10d_functional" or space == "_c10d_functional_autograd":
             if name == "wait_tensor":
                 return func(*args, **(kwargs or {}))
-            raise CollectiveRefused(f"it calls the functional collective {name}, whose result was not kept")
+            raise self._refusal(f"it calls the functional collective {name}, whose result was not kept")
         if space != "c10d":
             return func(*args, **(kwargs or {}))
         call = self._log.here.current
@@ -59,15 +59,21 @@ class ReplayedCollectives(TorchDispatchMode):
             return self._share(func, name, args)
         return self._give(func, call, args)
 
+    def _refusal(self, why: str) -> CollectiveRefused:
+        """What ends the replay, for whatever reason but another order of calls."""
+        if self._log.here.replayed:
+            self._log.here.replayed.clear()
+        return CollectiveRefused(why)
+
     def _give(self, func: Any, call: Call, args: tuple[Any, ...]) -> Any:
         """What a call of the program's has given."""
         written = [] if not call.results else list(tensors_of(args[0]))
         if len(written) != len(call.results):
-            raise CollectiveRefused(f"it calls {call.operation} for {len(written)} tensors, not {len(call.results)}")
+            raise self._refusal(f"it calls {call.operation} for {len(written)} tensors, not {len(call.results)}")
         with torch.no_grad():
             for tensor, result in zip(written, call.results, strict=True):
                 if tensor.shape != result.shape and tensor.numel() != result.numel():
-                    raise CollectiveRefused(f"it calls {call.operation} for another shape")
+                    raise self._refusal(f"it calls {call.operation} for another shape")
                 self._keep(tensor)
                 tensor.copy_(result.view_as(tensor))
         if func._schema.name == "c10d::allreduce_":
@@ -78,7 +84,7 @@ class ReplayedCollectives(TorchDispatchMode):
     def _share(self, func: Any, name: str, args: tuple[Any, ...]) -> Any:
         """This rank's part of what torch itself exchanges."""
         if name not in _SHARES or any(t.device.type != "cpu" for t in tensors_of(args[0])):
-            raise CollectiveRefused(f"torch itself calls {name.strip('_')} in it, whose result was not kept")
+            raise self._refusal(f"torch itself calls {name.strip('_')} in it, whose result was not kept")
         self._log.shared = True
         if name == "broadcast_":
             return args[0], self._work()
@@ -129,5 +135,13 @@ def replayed_collectives(began: float, keep: Callable[[Tensor], None]) -> Genera
         with answers:
             yield log
     finally:
+        log.uncalled = len(log.here.replayed)
         log.here.replayed, log.here.current = None, outer
         answers.close()
+
+
+def leave_out_calls(began: float, calls: int) -> None:
+    """Further replays from a mark begin so many calls later."""
+    log = active_log()
+    if log is not None:
+        log.leave_out(began, calls)

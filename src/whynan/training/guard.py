@@ -35,10 +35,16 @@ from whynan.training.updates import WatchDetectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Protocol
 
     from whynan.source.decisions import Decision
     from whynan.training.evaluations import Evaluations
     from whynan.training.listeners import Entry
+
+    class Agreement(Protocol):
+        """What the ranks of a run make of a step; `is_bad`: it is left out on this one."""
+
+        def __call__(self, optimizer: Any, *, is_bad: bool) -> BaseException | None: ...
 
 
 class Guard:
@@ -93,8 +99,8 @@ class Guard:
         """Who calls modules without gradients."""
         self.observations: Observations | None = None
         self._observed: Callable[[Fault], BaseException | None] | None = None
-        self.agreed: Callable[[], BaseException | None] | None = None
-        """In a run of several ranks: what a step that is good by itself is to end with."""
+        self.agreed: Agreement | None = None
+        """In a run of several ranks: what a step that is good by itself, or left out, is to end with."""
         self.decided: Callable[[Fault], BaseException | None] = lambda _: None  # the same, while it is traced
         self._entrances = TrainingPatches(self, marking, late=late)
         self.on = False
@@ -201,11 +207,18 @@ class Guard:
             return args[:1], {name: value for name, value in kwargs.items() if name != "closure"}
         self.here.reached = True
         begun = call_fenced(self.fail, self._begins, optimizer, closure, args, kwargs) if self.on else None
-        if begun is None and self.agreed is not None and self.on and not self.here.depth:
-            begun = self.agreed()
+        if begun is None:
+            begun = self._agrees(optimizer)
         if isinstance(begun, BaseException):
             raise begun
         return begun
+
+    def _agrees(self, optimizer: Any) -> BaseException | None:
+        """A step is about to be made, or was skipped by a scaler: what another rank has it end with."""
+        is_bad, self.here.is_left_out = self.here.is_left_out, False
+        if self.agreed is None or not self.on or self.here.depth:
+            return None
+        return self.agreed(optimizer, is_bad=is_bad)
 
     def _begins(self, optimizer: Any, closure: Any, args: Any, kwargs: Any) -> Any:
         """A step begins: what is to be raised for it, or its arguments with a closure that is looked at."""
@@ -348,6 +361,8 @@ class Guard:
         if judged is not None and not judged.is_good:
             ending = self.report_fault(Fault(optimizer, step, judged, self.here.falling.on_end, lost))
             self.here.falling.forget()
+        if not self.here.reached:
+            ending = ending or self._agrees(optimizer)
         if ending is None and not self.here.reached:
             self.finish_step(scaler)
         return ending
@@ -376,7 +391,7 @@ class Guard:
         ending = None
         if self.on and self.is_watching:
             if probes is None:
-                ending = self._judge(optimizer, in_closure=True)
+                ending = self._judge(optimizer, in_closure=True) or self._agrees(optimizer)
             else:
                 self._probed(probes)
         if ending is None:

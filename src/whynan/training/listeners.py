@@ -56,6 +56,8 @@ class ThreadState(threading.local):
         self.model_wanted = True
         """No module has been called since the last step or backward."""
         self.scaler: Any = None
+        self.is_left_out = False
+        """Whether the step that is about to be made is bad here, and left out."""
         self.reached = False
         """Whether a scaler's step has come to the optimizer's."""
         self.falling = ScaleFallCounter()

@@ -97,6 +97,8 @@ class ReplayOutcome:
     raised: bool = False
     """Whether the program has raised an exception of its own."""
     log: ReadLog = dataclasses.field(default_factory=ReadLog)
+    uncalled: int = 0
+    """How many collectives of the step it has not come to."""
 
 
 def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
@@ -338,8 +340,10 @@ def replay(
             if scaler is not None:
                 last.callback(scaler.restore)
     if not reached:
-        return ReplayOutcome(None, why, raised=failed)
-    return ReplayOutcome(reached[0], shared=exchanged is not None and exchanged.shared, log=log)
+        return ReplayOutcome(None, why, raised=failed, uncalled=0 if exchanged is None else exchanged.uncalled)
+    if exchanged is None:
+        return ReplayOutcome(reached[0], log=log)
+    return ReplayOutcome(reached[0], shared=exchanged.shared, log=log, uncalled=exchanged.uncalled)
 
 
 def _finalizers() -> dict[Any, Any]:

@@ -7,10 +7,14 @@ import time
 
 import torch
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 
 torch.set_num_threads(1)
 KIND = sys.argv[1]
+torch.manual_seed(0)
 model = torch.nn.Linear(8, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
@@ -95,6 +99,49 @@ def written():
     train(2, bad=1 if rank == 1 else -1)
     dist.barrier()
     train(10_000, pause=0.05)
+
+
+def left_out(model, *, seed=0):
+    """Some steps are bad on one rank each; ``by_hand`` all leave them out themselves."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    torch.manual_seed(seed)
+    for step in range(7):
+        out = model(torch.randn(4, 8))
+        loss = out.square().mean()
+        is_bad, by_hand = step in (3, 4, 6), "by_hand" in sys.argv
+        if is_bad and not by_hand and rank == step % world:
+            # what is bad is a part of the gradients
+            loss = loss + (out[:, 0] - out[:, 0]).sqrt().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        if not (is_bad and by_hand):
+            optimizer.step()
+    weights = [p.to_local() if isinstance(p, DTensor) else p for p in model.parameters()]
+    with open(f"said.{rank}", "w") as file:
+        file.write(" ".join(w.detach().double().sum().item().hex() for w in weights))
+
+
+def skips():
+    """No rank gives another its gradients."""
+    left_out(model)
+
+
+def skips_replicas():
+    left_out(DistributedDataParallel(model), seed=rank)
+
+
+def skips_shards():
+    """Of a bad gradient each rank has a part, which may be good."""
+    left_out(fully_shard(model, mesh=init_device_mesh("cpu", (world,))), seed=rank)
+
+
+def skips_in_turn():
+    """A rank makes its step before the other can come to its own."""
+    if rank:
+        dist.recv(torch.empty(1), 0)
+    train(4, bad=2 if rank else -1)
+    if not rank:
+        dist.send(torch.ones(1), 1)
 
 
 dist.init_process_group("gloo")

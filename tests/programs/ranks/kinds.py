@@ -4,12 +4,17 @@ The line that bears it has the comment ``born KIND``, the one that brings it to 
 """
 
 import gc
+import math
 import sys
 import time
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
@@ -276,6 +281,145 @@ def uneven():
         optimizer.step()
         lines.append(loss.item().hex())
         time.sleep(0.05)
+
+
+def joined():
+    """One rank has more batches than the other, which joins it in its sums."""
+    model = DistributedDataParallel(small())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    with model.join():
+        for step in range(STEPS + 2 * rank):
+            loss = model(torch.randn(4, 8)).square().mean()
+            if BAD and step == WHEN + 2 and rank == 1:
+                loss = loss + root(loss).sqrt()  # born joined
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            lines.append(loss.item().hex())
+
+
+def local_steps():
+    """Gradients are summed at first, and weights averaged later."""
+    model = DistributedDataParallel(small())
+    state = post_localSGD_hook.PostLocalSGDState(None, dist.new_subgroups(1)[0], start_localSGD_iter=2)
+    model.register_comm_hook(state, post_localSGD_hook.post_localSGD_hook)
+    inner = torch.optim.SGD(model.parameters(), lr=0.01)
+    optimizer = PostLocalSGDOptimizer(inner, PeriodicModelAverager(period=2, warmup_steps=2))
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean()
+        if BAD and step == WHEN and rank == 1:
+            loss = loss + root(loss).sqrt()  # born local_steps
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def gathered():
+    """Each rank evaluates its part, and the first one looks at them all."""
+    model = DistributedDataParallel(small())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            score = model.module(torch.randn(4, 8)).square().mean()
+            if BAD and step == WHEN and rank == 1:
+                score = score / root(score) - score / root(score)  # born gathered
+        scores = [torch.zeros(()) for _ in range(world)] if rank == 0 else None
+        dist.gather(score, scores)  # sent gathered
+        if rank == 0 and not math.isfinite(sum(scores).item()):
+            raise RuntimeError("a score is NaN")
+        lines.append(loss.item().hex())
+
+
+def redundancy():
+    """Each rank keeps and moves a part of the weights."""
+    model = DistributedDataParallel(small())
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean()
+        if BAD and step == WHEN and rank == 0:
+            loss = loss + root(loss).sqrt()  # born redundancy
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def experts():
+    """Each rank has an expert, and sends the others what is theirs."""
+    torch.manual_seed(0)
+    gate, expert = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD([*gate.parameters(), *expert.parameters()], lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        tokens = gate(torch.randn(2 * world, 8)).tanh()
+        if BAD and step == WHEN and rank == 0:
+            tokens = tokens / root(tokens)  # born experts
+        came = torch.empty(2 * world, 8)
+        dist.all_to_all_single(came, tokens.detach())  # sent experts
+        loss = expert(came).square().mean() + tokens[: 1 + rank].square().mean() * rank
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def stages():
+    """A pipeline of two parts of a batch, whose numbers are under way while others are computed."""
+    torch.manual_seed(0)
+    stage = torch.nn.Linear(8, 8)
+    optimizer = torch.optim.SGD(stage.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        if rank == 0:
+            outs = [stage(torch.randn(4, 8)).tanh() for _ in range(2)]
+            works = [dist.isend(out.detach(), 1, tag=n) for n, out in enumerate(outs)]
+            gradients = [torch.empty(4, 8) for _ in outs]
+            for n, (out, gradient) in enumerate(zip(outs, gradients)):
+                dist.irecv(gradient, 1, tag=2 + n).wait()  # sent stages
+                out.backward(gradient)
+            [work.wait() for work in works]
+            lines.append(sum(outs).detach().sum().item().hex())
+        else:
+            came = [torch.empty(4, 8) for _ in range(2)]
+            works = [dist.irecv(one, 0, tag=n) for n, one in enumerate(came)]
+            for n, (one, work) in enumerate(zip(came, works)):
+                work.wait()
+                one.requires_grad_()
+                loss = stage(one).square().mean()
+                if BAD and step == WHEN and n == 1:
+                    loss = loss + root(loss).sqrt()  # born stages
+                loss.backward()
+                dist.send(one.grad, 0, tag=2 + n)
+                lines.append(loss.item().hex())
+        optimizer.step()
+
+
+def mesh():
+    """Weights in parts over some ranks, and alike over the others."""
+    model = small()
+    ranks = init_device_mesh("cpu", (2, world // 2), mesh_dim_names=("alike", "parts"))
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=ranks)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean()
+        if BAD and step == WHEN and rank == 1:
+            loss = loss + root(loss).sqrt()  # born mesh
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
 
 
 dist.init_process_group("gloo")

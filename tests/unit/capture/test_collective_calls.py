@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 import torch.distributed as dist
 
+from whynan.capture.ranks import CollectiveRefused
 from whynan.capture.torch.interposition import collective_calls
 from whynan.capture.torch.interposition.collective_calls import CallLog
 
@@ -81,8 +83,38 @@ def test_what_is_not_waited_for_is_held_within_the_budget(log: CallLog) -> None:
 
 def test_what_nobody_has_waited_for_is_let_go_of_with_its_step(log: CallLog) -> None:
     for _ in range(8):
-        dist.all_reduce(torch.ones(30), async_op=True)
+        work: Any = dist.all_reduce(torch.ones(30), async_op=True)
         log.end_step()
+    while not work.is_completed():
+        threading.Event().wait(0.01)
     assert len(log._pending) <= 3  # pyright: ignore[reportPrivateUsage]
     (*_, last) = log.calls_since(0.0)
     assert [t.tolist() for t in last.results] == [[1.0] * 30]
+
+
+def test_calls_ahead_of_where_a_replay_begins_are_left_out_of_what_it_is_given(log: CallLog) -> None:
+    for number in range(3):
+        sum_of(torch.full((1,), float(number)))
+    log.leave_out(0.0, 1)
+    assert [call.results[0].item() for call in log.calls_since(0.0)] == [1.0, 2.0]
+    # of another mark all are there
+    assert len(log.calls_since(-1.0)) == 3
+
+
+def test_a_replay_that_calls_another_collective_has_the_calls_of_the_step_looked_at_later(log: CallLog) -> None:
+    sum_of(torch.ones(1))
+    Distributed.broadcast(torch.ones(1), 0)
+    log.here.replayed = log.calls_since(0.0)
+    with pytest.raises(CollectiveRefused, match="calls broadcast where the step called all_reduce"):
+        Distributed.broadcast(torch.ones(1), 0)
+    assert len(log.here.replayed) == 1
+    log.here.replayed = None
+
+
+def test_of_what_is_gathered_the_rank_is_known_that_it_came_from(log: CallLog) -> None:
+    Distributed.all_gather([torch.zeros(1)], torch.ones(1))
+    sum_of(torch.ones(1))
+    gathered, summed = log.calls_since(0.0)
+    log.note_received(gathered, "allgather", None, 0)
+    log.note_received(summed, "allreduce", None, None)
+    assert [bad.sender for bad in log.received] == [0, None]

@@ -101,7 +101,9 @@ def test_where_the_one_that_writes_is_gone_another_does(store: Any, monkeypatch:
 
 def test_an_alarm_is_heard_and_one_of_an_earlier_start_is_not(store: Any) -> None:
     environment = {"TORCHELASTIC_RUN_ID": "run"}
-    start: Callable[[int], Any] = lambda number: channel._round_of(store, environment, Rank(number, 2))  # pyright: ignore[reportPrivateUsage]
+    start: Callable[[int], Any] = lambda number: Distributed.PrefixStore(
+        channel._round_of(store, environment, Rank(number, 2)), store
+    )  # pyright: ignore[reportPrivateUsage]
     first = start(0)
     with listening(start(1), 1, 2) as other:
         Channel(first, Rank(0, 2)).alarm()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.unit.run.test_merging import found, report
-from whynan.records import Coverage, ExitStatus, Note, Report, Run, Site
+from whynan.records import ChainLink, Coverage, ExitStatus, Note, Report, Run, Site
 from whynan.run.ranks.merging import Crossing, RankReport, merge_ranks
 
 KEY = ("0", 7, "all_reduce")
@@ -103,3 +103,16 @@ def test_the_exception_is_that_of_the_rank_that_ended_first() -> None:
 def test_what_a_rank_hands_in_comes_out_as_it_was() -> None:
     one = RankReport(bad(found(), arrived()), "blocked", (Crossing(KEY, line(2), 1),), (Crossing(KEY, None),), True)
     assert RankReport.from_document(one.to_document()) == one
+
+
+def test_what_is_made_from_a_bad_number_that_arrived_is_not_born_there() -> None:
+    since = Note.create("left_by_processes", operation="recv")
+    origin = Note.create("entered", sort=None, dtype=None, tensor=None, literal=False, since=since)
+    held = Note.create("holds", origin=origin, bad="NaN", index=(0,))
+    cause = ChainLink(role="cause", op="c10d.recv_.default", site=line(90), typed_summary=held)
+    made = found(phase="backward", birth="invalid", site=line(80), chain=(cause,))
+    there = RankReport(bad(found(site=line(10))), "stopped", sent=(Crossing(("0", 1, "send"), line(20)),))
+    here = RankReport(bad(made), "stopped", received=(Crossing(("0", 1, "send"), line(90)),))
+    (told,) = merge_ranks({0: here, 1: there}, 2).findings
+    assert (told.rank, told.site) == (1, line(10))
+    assert [(t.sender, t.receivers) for t in told.transfers] == [(1, (0,))]

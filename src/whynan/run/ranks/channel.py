@@ -16,8 +16,10 @@ import time
 from _thread import allocate_lock, start_new_thread
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+from whynan.capture.ranks import spawned_store
 from whynan.faults import report_internal_error
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
     from whynan.capture.ranks import Rank
 
+MERGED: Final = "merged"
+"""Where the program that has started the ranks finds their report."""
 _CONNECT: Final = 5.0
 """Seconds that a connection may take."""
 _POLL: Final = 0.05
@@ -71,41 +75,51 @@ def open_channel(environment: Mapping[str, str], rank: Rank) -> Channel | None:
 
     # not exported as pyright would have it
     distributed: Any = torch.distributed
-    address = store_address(environment)
+    own = spawned_store()
+    address = own or store_address(environment)
     if address is None or not distributed.is_available():
         return None
+    patience = timedelta(seconds=_CONNECT)
+    serve = partial(distributed.TCPStore, *address, is_master=False, timeout=patience, wait_for_workers=False)
     try:
-        served = distributed.TCPStore(
-            *address, is_master=False, timeout=timedelta(seconds=_CONNECT), wait_for_workers=False
-        )
-        return Channel(_round_of(served, environment, rank), rank)
+        served = serve()
+        if own is not None:
+            # of this start alone
+            return Channel(served, rank, serve)
+        prefix = _round_of(served, environment, rank)
+
+        def connect() -> Any:
+            return distributed.PrefixStore(prefix, serve())
+
+        return Channel(distributed.PrefixStore(prefix, served), rank, connect)
     except Exception:
         # refused or too slow: this rank has a report of its own, as without a store
         return None
 
 
-def _round_of(served: Any, environment: Mapping[str, str], rank: Rank) -> Any:
-    """The keys of this start of the ranks, which those of an earlier one must not stop.
+def _round_of(served: Any, environment: Mapping[str, str], rank: Rank) -> str:
+    """The prefix of the keys of this start of the ranks, which those of an earlier one must not stop.
 
     A restart has a number of its own; a change of the members has none (torch 2.13), but starts every rank once more.
     """
-    import torch.distributed
-
-    distributed: Any = torch.distributed
     run, attempt = environment.get("TORCHELASTIC_RUN_ID", ""), environment.get("TORCHELASTIC_RESTART_COUNT", "0")
     prefix = f"whynan/{run}/{attempt}/{rank.world}"
-    return distributed.PrefixStore(f"{prefix}/{served.add(f'{prefix}/starts/{rank.number}', 1)}", served)
+    return f"{prefix}/{served.add(f'{prefix}/starts/{rank.number}', 1)}"
 
 
 class Channel:
     """One rank's end of the channel.
 
-    `store`: with the methods of ``torch.distributed.Store`` that do not wait. All methods may be called from any
-    thread; those that ask the store raise ``StoreError`` where it is gone.
+    `store`: with the methods of ``torch.distributed.Store`` that do not wait; `connect` opens it once more, for one
+    that waits. All methods may be called from any thread; those that ask the store raise ``StoreError`` where it is
+    gone.
     """
 
-    def __init__(self, store: Any, rank: Rank) -> None:
+    def __init__(self, store: Any, rank: Rank, connect: Callable[[], Any] | None = None) -> None:
         self.rank = rank
+        self.connect = connect or (lambda: store)
+        self.is_waiting: bool | None = None
+        """Whether this rank waits for what another says before a step; None where ranks do not meet."""
         self.is_alarmed = False
         """Whether a rank has found what stops the run; kept by the thread, so that a step asks no one."""
         self._store = store
@@ -188,6 +202,7 @@ class Channel:
     def _listen(self, blocked: Callable[[], None], main: int) -> None:
         next_beat = 0.0
         standing: tuple[object, float] = (None, 0.0)
+        last: object = None
         since: float | None = None
         try:
             while not self._closed.wait(self._interval):
@@ -195,6 +210,9 @@ class Channel:
                 if now >= next_beat:
                     next_beat = now + _BEAT
                     self._beat()
+                    if self.is_waiting is False and (place := _place_of(main)) != last:
+                        last = place
+                        self._ask("add", "moves", 1)
                 if not self.is_alarmed:
                     signal = self._ask("add", "signal", 0)
                     self._is_suspected = signal % _ALARM > self._own_suspicions
@@ -227,6 +245,7 @@ class Channel:
     def post(self, document: dict[str, Any]) -> None:
         """Give the others the report of this rank, whose heart beats no longer."""
         self._reported = True
+        self._ask("add", "left", 1)
         place = self._ask("add", "begun", 1)
         self._ask("set", f"report/{place}", json.dumps([self.rank.number, document]))
         with self._heart:
@@ -269,8 +288,10 @@ class Channel:
         # several may think so
         return self._ask("add", "writers", 1) == 1 or (waits and self._is_heir())
 
-    def conclude(self) -> None:
-        """The report is written: all may leave."""
+    def conclude(self, merged: str | None = None) -> None:
+        """The report is written, or is to be by the program that has started the ranks: all may leave."""
+        if merged is not None:
+            self._ask("set", MERGED, merged)
         self._ask("set", "done", "1")
 
     def _is_heir(self) -> bool:

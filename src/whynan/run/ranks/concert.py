@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from whynan.capture.ranks import launched
+from whynan.capture.ranks import launched, spawned_store
 from whynan.faults import report_internal_error
 from whynan.records import Note
 from whynan.run.pipeline import with_note
 from whynan.run.ranks.channel import Channel, StoreError, leave, open_channel
+from whynan.run.ranks.meeting import Meeting
 from whynan.run.ranks.merging import Crossing, RankReport, merge_ranks
 
 if TYPE_CHECKING:
@@ -54,9 +55,12 @@ class Concert:
 
         self._channel = channel
         self._run = run
-        self._stops = options.on_nonfinite == "stop"
+        self._stops = options.on_nonfinite in ("stop", "raise")
+        self._meeting = Meeting(channel, channel.connect) if options.on_nonfinite == "skip" else None
         self._calls = begin_log((options.memory or _BUDGET) if self._stops else 0, self._fail)
         self._blocked = False
+        self.skipped = 0
+        """How many steps were left out here for what is bad on another rank."""
         self._hooks: Any = None
         channel.begin(self._stop_blocked)
 
@@ -76,11 +80,19 @@ class Concert:
         """For as long as a bad step is looked into."""
         return self._channel.suspicion()
 
-    def agree(self) -> BaseException | None:
-        """Before a step: what it is to end with, because another rank has found something; None to make it."""
+    def agree(self, optimizer: Any, *, is_bad: bool) -> BaseException | None:
+        """Before a step: what it is to end with, because another rank has found something; None to make it.
+
+        Where bad steps are skipped, one that is bad on another rank is left out here, too.
+        """
         if self._calls.here.replayed is not None:
             return None
         self._calls.end_step()
+        if self._meeting is not None and self._meeting.is_bad(here=is_bad) and not is_bad:
+            from whynan.capture.torch.sinks.gradients import leave_out
+
+            self.skipped += 1
+            leave_out(optimizer)
         if self._channel.is_quiet or not self._channel.hold():
             return None
         try:
@@ -90,8 +102,8 @@ class Concert:
         return None
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        del optimizer, args, kwargs
-        ending = self.agree()
+        del args, kwargs
+        ending = self.agree(optimizer, is_bad=False)
         if ending is not None:
             raise ending
 
@@ -120,7 +132,7 @@ class Concert:
         sent, received = (
             tuple(Crossing(c.key, c.site, c.sender) for c in of) for of in (self._calls.sent, self._calls.received)
         )
-        own = RankReport(_numbered(report, number), end, sent, received, is_share_good)
+        own = RankReport(_numbered(self._with_meetings(report), number), end, sent, received, is_share_good)
         if terminated:
             self._channel.hurry()
         status = report.run.exit_status
@@ -139,10 +151,20 @@ class Concert:
             return with_note(own.report, Note.create("store_lost")) if number == 0 or report.findings else None
         return merge_ranks({**ranks, number: own}, world)
 
-    def conclude(self) -> None:
-        """The report is written."""
+    def _with_meetings(self, report: Report) -> Report:
+        """A report with the steps that were left out for another rank, and since when each has decided for itself."""
+        if self.skipped:
+            report = with_note(
+                report, Note.create("skipped_with_others", rank=self._channel.rank.number, steps=self.skipped)
+            )
+        if self._meeting is not None and self._meeting.parted:
+            report = with_note(report, Note.create("ranks_parted", step=self._meeting.parted))
+        return report
+
+    def conclude(self, report: Report) -> None:
+        """The report of all ranks is written; where the program has started them, that one writes it."""
         try:
-            self._channel.conclude()
+            self._channel.conclude(report.to_json(indent=None) if spawned_store() is not None else None)
         except StoreError:
             return
 

@@ -167,8 +167,8 @@ class _Arrivals:
     def resolve(self, found: Iterable[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
         """The births, each with the ranks that it was sent to; an arrival stays where no sender is known."""
         known = list(found)
-        self._births = [(n, f) for n, f in known if _operation_of(f) is None]
-        self._arrived = [(n, f) for n, f in known if _operation_of(f) is not None]
+        self._births = [(n, f) for n, f in known if arrival_of(f) is None]
+        self._arrived = [(n, f) for n, f in known if arrival_of(f) is not None]
         transfers: dict[int, list[Transfer]] = {}
         left: list[tuple[int, Finding]] = []
         for number, finding in self._arrived:
@@ -213,7 +213,7 @@ class _Arrivals:
         return [(number, f.model_copy(update=harm)) for f in born[-1:]]
 
     def _crossing(self, number: int, finding: Finding) -> Crossing | None:
-        operation = _operation_of(finding)
+        operation = arrival_of(finding)
         return next((c for c in self._ranks[number].received if _same(c.key[2], operation)), None)
 
     def _with_shares(self, births: list[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
@@ -260,11 +260,15 @@ class _Arrivals:
         return finding.model_copy(update=update)
 
 
-def _operation_of(finding: Finding) -> str | None:
-    """The collective by which a bad number arrived; None for one that was born here."""
-    if finding.birth != "entered" or finding.origin is None or finding.origin.kind != "entered":
+def arrival_of(finding: Finding) -> str | None:
+    """The collective by which a bad number arrived, or what one is made from; None for one that was born here."""
+    origin: object = finding.origin
+    if finding.birth != "entered":
+        held = (link.typed_summary for link in finding.chain if link.role == "cause")
+        origin = next((note.values["origin"] for note in held if note.kind == "holds"), None)
+    if not isinstance(origin, Note) or origin.kind != "entered":
         return None
-    since = finding.origin.values.get("since")
+    since = origin.values.get("since")
     return str(since.values["operation"]) if isinstance(since, Note) and since.kind == "left_by_processes" else None
 
 
@@ -291,7 +295,7 @@ def _reduces(operation: str) -> bool:
 def _transfer(
     finding: Finding, crossing: Crossing | None, sender: int | None, sent: Crossing | None, receiver: int
 ) -> Transfer:
-    operation = crossing.key[2] if crossing is not None else _operation_of(finding) or "a collective"
+    operation = crossing.key[2] if crossing is not None else arrival_of(finding) or "a collective"
     site = crossing.site if crossing is not None and crossing.site is not None else finding.site
     return Transfer(
         operation=operation,
@@ -336,4 +340,4 @@ def _order(finding: Finding) -> tuple[object, ...]:
     """Errors first, then by step and, within one, as a step is made; births before what only arrived."""
     step = math.inf if finding.step is None else finding.step
     phase = _IN_A_STEP.get(finding.phase, _IN_A_STEP["forward"])
-    return finding.severity != "error", step, _operation_of(finding) is not None, phase, finding.rank or 0
+    return finding.severity != "error", step, arrival_of(finding) is not None, phase, finding.rank or 0

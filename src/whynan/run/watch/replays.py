@@ -70,6 +70,8 @@ if TYPE_CHECKING:
 
 _SECONDS: Final = 5.0
 """So much processor time may all the steps take that are made after the bad one, with whichever edit."""
+_TRIES: Final = 3
+"""So often is a way gone on which other collectives were called than in the step."""
 _LOSS: Final = 1e-3
 """By so much, relative, may an edit move a loss that was finite."""
 
@@ -407,14 +409,21 @@ class Replays:
         self, fault: Fault, tried: Iterable[ReplayPlan]
     ) -> Generator[tuple[ReplayPlan, bool, Region, ReplayOutcome]]:
         """Run what led to a step again, one way after the other, until one is enough."""
+        from whynan.training.collective_replay import leave_out_calls
         from whynan.training.replay import compiles, replay
 
         for way in tried:
             # what was compiled is looked at operation by operation where it runs eagerly
             for eager in (True, False) if compiles() else (False,):
-                region = self.region()
-                looked = functools.partial(self._looked, region, fault, way)
-                yield way, eager, region, replay(way, self._guard, fault, looked, eager=eager)
+                for _ in range(_TRIES):
+                    region = self.region()
+                    looked = functools.partial(self._looked, region, fault, way)
+                    outcome = replay(way, self._guard, fault, looked, eager=eager)
+                    if not outcome.uncalled or _is_faithful(way, outcome, fault):
+                        break
+                    # what is called as an optimizer's step ends comes after its mark
+                    leave_out_calls(way.began, outcome.uncalled)
+                yield way, eager, region, outcome
 
     def step(self, optimizer: Any) -> Fault:
         """The step that an optimizer is about to make."""

@@ -250,10 +250,13 @@ class Training:
         if report is None and self.report is None:
             # what was born is meant
             return None
-        if self.options.on_nonfinite == "skip" and not fault.lag and not is_one_of_several():
-            # an optimizer passes over what has no gradient
-            for parameter in fault.parameters():
-                parameter.grad = None
+        alone = not is_one_of_several()
+        if self.options.on_nonfinite == "skip" and not fault.lag and (alone or self.guard.agreed is not None):
+            from whynan.capture.torch.sinks.gradients import leave_out
+
+            if fault.optimizer is not None:
+                leave_out(fault.optimizer)
+            self.guard.here.is_left_out = True
         if report is None:
             self.repeated += 1
             return None

@@ -20,7 +20,7 @@ from whynan.capture.ranks import CollectiveRefused
 from whynan.capture.torch.interposition.wrappers import call_fenced, install_door, register_door, strip_own_frames
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Sequence
 
     from whynan.records import Site
 
@@ -40,6 +40,7 @@ _FIRST: Final = (
 )
 """Those that write their first argument."""
 _WRITES: Final = {**dict.fromkeys(_FIRST, 0), "gather": 1, "send": None, "isend": None, "barrier": None}
+_BY_RANK: Final = ("gather", "all_gather", "all_to_all")
 _POINT_TO_POINT: Final = ("send", "isend", "recv", "irecv")
 _KEPT_CALLS: Final = 1 << 16
 _DEVICE_SHARE: Final = 16
@@ -64,6 +65,8 @@ class Call:
     """The identity of the work that is waited for; 0 where none is."""
     sender: int | None = None
     """The only rank that puts something in; None where all do."""
+    members: Sequence[int] = ()
+    """The ranks of its group, where what each has put in is told apart."""
 
     @property
     def key(self) -> tuple[str, int, str]:
@@ -97,6 +100,9 @@ class CallLog:
         self.received: list[BadCall] = []
         self.shared = False
         """Whether a replay has met a sum of torch's own, of which it has given this rank's part."""
+        self.uncalled = 0
+        """How many of the calls since its mark a replay was to make, and has not made."""
+        self._ahead: dict[float, int] = {}
         self._budget = budget
         self._fail = fail
         self._calls: deque[Call] = deque(maxlen=_KEPT_CALLS)
@@ -140,18 +146,27 @@ class CallLog:
                 self._forget(self._calls.popleft())
 
     def calls_since(self, began: float) -> deque[Call]:
-        """The calls since a moment."""
+        """The calls since a mark, but for those that were made ahead of where a replay begins."""
         self._settle()
         with self._lock:
-            return deque(call for call in self._calls if call.began >= began)
+            calls = deque(call for call in self._calls if call.began >= began)
+        for _ in range(min(self._ahead.get(began, 0), len(calls))):
+            calls.popleft()
+        return calls
+
+    def leave_out(self, began: float, calls: int) -> None:
+        """So many more of the calls since a mark were made ahead of where a replay begins, as in an optimizer's end."""
+        self._ahead[began] = self._ahead.get(began, 0) + calls
 
     def note_sent(self, call: Call | None, operation: str, site: Site | None) -> None:
         """A bad number was put into a call, or into a collective of torch's own."""
         _add(self.sent, ("", 0, operation) if call is None else call.key, site)
 
-    def note_received(self, call: Call | None, operation: str, site: Site | None) -> None:
-        """A bad number has come out of one."""
+    def note_received(self, call: Call | None, operation: str, site: Site | None, place: int | None) -> None:
+        """A bad number has come out of one, in the result of the rank at a place of its group if that is known."""
         sender = None if call is None else call.sender
+        if call is not None and place is not None and place < len(call.members):
+            sender = call.members[place]
         _add(self.received, ("", 0, operation) if call is None else call.key, site, sender)
 
     # -- doors -----------------------------------------------------------------------------------------------------
@@ -209,7 +224,8 @@ class CallLog:
             return self._next(name)
         if not distributed.is_initialized():
             return None
-        group = _group_of(name, args, kwargs)
+        # the same on all of its ranks
+        group = str(getattr(_group_given(args, kwargs), "group_name", ""))
         counted = name
         if name in _POINT_TO_POINT:
             group = f"{group} {_peers(name, args, kwargs)}"
@@ -219,6 +235,8 @@ class CallLog:
         with self._lock:
             number = self._counts[group, counted] = self._counts.get((group, counted), 0) + 1
             call = Call(name, group, number, time.monotonic(), sender=_sender(name, args, kwargs))
+            if name in _BY_RANK:
+                call.members = distributed.get_process_group_ranks(_group_given(args, kwargs))
             if len(self._calls) == self._calls.maxlen:
                 self._forget(self._calls[0])
             self._calls.append(call)
@@ -231,8 +249,11 @@ class CallLog:
             raise CollectiveRefused(f"it calls {name} once more than the step did")
         call = waiting.popleft()
         if call.operation != name:
+            waiting.clear()
+            waiting.append(call)
             raise CollectiveRefused(f"it calls {name} where the step called {call.operation}")
         if call.lost:
+            waiting.clear()
             raise CollectiveRefused(f"what {name} gave was not kept: {call.lost}")
         return call
 
@@ -325,15 +346,10 @@ def _add(known: list[BadCall], key: tuple[str, int, str], site: Site | None, sen
         known.append(BadCall(key, site, sender))
 
 
-def _group_of(name: str, args: Any, kwargs: Any) -> str:
-    """The name of a call's group, which is the same on all of its ranks."""
-    group = kwargs.get("group")
-    if group is None:
-        group = next((a for a in args if isinstance(a, distributed.ProcessGroup)), None)
-    if group is None:
-        group = distributed.group.WORLD
-    del name
-    return str(getattr(group, "group_name", ""))
+def _group_given(args: Any, kwargs: Any) -> Any:
+    """The group of a call."""
+    group = kwargs.get("group") or next((a for a in args if isinstance(a, distributed.ProcessGroup)), None)
+    return group or distributed.group.WORLD
 
 
 def _sender(name: str, args: Any, kwargs: Any) -> int | None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _IN_PLACE: Final = ("allreduce_", "allreduce_coalesced_", "reduce_", "all_reduce_", "all_reduce_coalesced_")
 """What they give stands where what went in stood: an element that was bad before it is bad by itself."""
+_BY_RANK: Final = ("gather_", "allgather_", "alltoall_")
+"""What they give are the results of each rank of their group, in its order."""
+_NOTHING: Final = (-1, None)
 _MOST: Final = 1 << 12
 _ONE_WAY: Final = ("send", "isend", "barrier", "monitored_barrier_", "wait_tensor")
 """Those that write no tensor."""
@@ -53,8 +56,8 @@ class CollectiveLog:
         self._any = False
         self._sent: dict[int, int] = {}
         """What was bad of what this process has put in, as a set of labels, by the collective."""
-        self._left: dict[int, int] = {}
-        """By storage, the collective that has written it last."""
+        self._left: dict[int, tuple[int, int | None]] = {}
+        """By storage, the collective that has written it last, and the place of the rank whose part it is."""
         self._calls: dict[int, Call] = {}
         """The program's own calls of them, where it is a rank of a run of several."""
 
@@ -91,8 +94,8 @@ class CollectiveLog:
                 log.note_sent(call, _plain(base), self._site(ordinal))
             if labels:
                 self._sent[ordinal] = self._context.labels.intern(labels)
-        for tensor in written:
-            self._leave(tensor, ordinal, in_place=in_place)
+        for place, tensor in enumerate(written):
+            self._leave(tensor, ordinal, place if base in _BY_RANK else None, in_place=in_place)
 
     def _completes(self, args: Any) -> bool:
         """Whether a copy is the end of a collective, from memory of its own (gloo's reduce_scatter)."""
@@ -119,17 +122,19 @@ class CollectiveLog:
         made = rows.get(rows.writer_of(tensor))
         if made is None or made.ordinal != reader:
             return made
-        return rows.get(self._left.get(tensor.untyped_storage()._cdata, -1)) or made
+        return rows.get(self._left.get(tensor.untyped_storage()._cdata, _NOTHING)[0]) or made
 
     def sent_labels(self, row: Row) -> int:
         """What this process has put into a collective that was bad, if that may have come back; 0 for nothing."""
         return self._sent.get(row.ordinal, 0)
 
-    def note_received(self, row: Row) -> None:
-        """What a collective has left here is bad, and this process has not put it in."""
+    def note_received(self, row: Row, tensor: Tensor) -> None:
+        """What a collective has left in a tensor is bad, and this process has not put it in."""
         log = active_log()
         if log is not None:
-            log.note_received(self._calls.get(row.ordinal), self.collective_of(row), self._site(row.ordinal))
+            ordinal, place = self._left.get(tensor.untyped_storage()._cdata, _NOTHING)
+            place = place if ordinal == row.ordinal else None
+            log.note_received(self._calls.get(row.ordinal), self.collective_of(row), self._site(row.ordinal), place)
 
     def _site(self, ordinal: int) -> Site | None:
         row = self._context.rows.get(ordinal)
@@ -149,13 +154,13 @@ class CollectiveLog:
                 found |= self._context.labels.labels_in(strided(state.plane, state.itemsize, tensor))
         return found
 
-    def _leave(self, tensor: Tensor, ordinal: int, *, in_place: bool) -> None:
+    def _leave(self, tensor: Tensor, ordinal: int, place: int | None, *, in_place: bool) -> None:
         try:
             state = self._context.state_of(tensor)
             self._context.rows.note(tensor, ordinal)
             if len(self._left) > _MOST:
                 self._left.clear()
-            self._left[tensor.untyped_storage()._cdata] = ordinal
+            self._left[tensor.untyped_storage()._cdata] = ordinal, place
         except (RuntimeError, NotImplementedError):
             # a wrapper around what another operator is given
             return

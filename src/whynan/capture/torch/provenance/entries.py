@@ -79,7 +79,7 @@ class Entries:
             uninitialised, since = False, Note.create("left_by_processes", operation=str(exchanged))
             if sent := self.exchanges.sent_labels(made):
                 return self._keep(holder, torch.where(unknown, sent, plane).to(torch.int32))
-            self.exchanges.note_received(made)
+            self.exchanges.note_received(made, holder)
         constant = made if made is not None and made.operator.base == "lift_fresh" else None
         for mask, is_nan in ((nan, True), (unknown & ~nan, False)):
             if not bool(mask.any()):

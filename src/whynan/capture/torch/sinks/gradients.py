@@ -199,6 +199,12 @@ def parameters_of(optimizer: Any) -> list[Tensor]:
     return [p for group in optimizer.param_groups for p in group["params"]]
 
 
+def leave_out(optimizer: Any) -> None:
+    """Have an optimizer's step move nothing: it passes over what has no gradient."""
+    for parameter in parameters_of(optimizer):
+        parameter.grad = None
+
+
 def gradients_of(optimizer: Any) -> list[tuple[Tensor, Tensor]]:
     """The parameters of an optimizer that have a gradient, with what this process can read of it."""
     return [(p, here) for p in parameters_of(optimizer) if p.grad is not None and (here := local(p.grad)) is not None]
