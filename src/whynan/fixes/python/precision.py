@@ -323,11 +323,11 @@ def outside_autocast(text: str, finding: Finding, made: Candidate) -> Candidate 
     return replace(made, edited=edited, title=f"{made.title}, outside autocast") if parse_or_none(edited) else None
 
 
-# -- A whole program in the other half format, which has the range of float32 ------------------------------------------
+# -- A whole program in another format, which has the range of float32 --------------------------------------------------
 
 
-def in_bfloat16(text: str) -> str | None:
-    """A file's text with bfloat16 wherever it asks for float16; None where it does not."""
+def in_format(text: str, method: str, dtype: str) -> str | None:
+    """A file's text with another dtype, and its method, wherever it asks for float16; None where it does not."""
     place = Place(text)
     edits: list[Edit] = []
     for node in place.parents:
@@ -336,7 +336,7 @@ def in_bfloat16(text: str) -> str | None:
             is_half = node.attr == "half" and isinstance(called, ast.Call) and called.func is node and not called.args
             if is_half or place.meaning(node) in (["torch", "float16"], ["torch", "half"]):
                 stop = place.span(node)[1]
-                edits.append((stop - len(node.attr), stop, "bfloat16"))
+                edits.append((stop - len(node.attr), stop, method if is_half else dtype))
     return apply_edits(text, edits) if edits else None
 
 
