@@ -323,7 +323,7 @@ def outside_autocast(text: str, finding: Finding, made: Candidate) -> Candidate 
     return replace(made, edited=edited, title=f"{made.title}, outside autocast") if parse_or_none(edited) else None
 
 
-# -- A whole program in another format, which has the range of float32 --------------------------------------------------
+# -- A whole program in another format, which has the range of float32 -----------------------------------------------
 
 
 def in_format(text: str, method: str, dtype: str) -> str | None:

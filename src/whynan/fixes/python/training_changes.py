@@ -29,7 +29,7 @@ _PARAMETERS: Final = re.compile(r"(\w+)[\w.]*\.parameters\(\)")
 
 @dataclass(frozen=True, slots=True)
 class TrainingChange:
-    """A change of one file; gradients are clipped to a norm of ``largest``, the learning rate is divided by ``parts``."""
+    """A change of one file; gradients are clipped to a norm of ``largest``, the rate is divided by ``parts``."""
 
     title: str
     kind: Kind

@@ -216,7 +216,9 @@ class ReplayRerunner:
         from whynan.training.replay import replay
 
         fault, why = self._as_step(), f"what trains is not run again from its start; {RERUN}"
-        for way in self._starts if fault is not None else ():
+        if fault is None:
+            return why
+        for way in self._starts:
             steps = CourseSteps(fault, _SECONDS)
             try:
                 with swap_code(path, before, after) if path else nullcontext():
