@@ -18,4 +18,5 @@ from whynan.fixes.python.precision import outside_autocast as outside_autocast
 from whynan.fixes.python.precision import with_casts as with_casts
 from whynan.fixes.python.regions import compare_versions as compare_versions
 from whynan.fixes.python.training_changes import TrainingChange as TrainingChange
+from whynan.fixes.python.training_changes import in_float32 as in_float32
 from whynan.fixes.python.training_changes import training_changes as training_changes

@@ -56,10 +56,15 @@ def training_changes(path: str, text: str) -> Iterator[TrainingChange]:
         for edited in dict.fromkeys(one for one in made if one is not None):
             yield TrainingChange(title, "rate", path, text, edited, parts=parts)
     yield from _clippings(path, place, [call for call, _ in calls])
-    in_float32 = in_format(text, "float", "float32")
-    if in_float32 is not None:
-        title = "float32, wherever the file asks for float16"
-        yield TrainingChange(title, "float32", path, text, in_float32)
+    if (change := in_float32(path, text)) is not None:
+        yield change
+
+
+def in_float32(path: str, text: str) -> TrainingChange | None:
+    """float32 wherever a file asks for float16; None where it does not, or asks autocast for it, which has no other."""
+    edited = None if "autocast" in text else in_format(text, "float", "float32")
+    title = "float32, wherever the file asks for float16"
+    return None if edited is None else TrainingChange(title, "float32", path, text, edited)
 
 
 def _slower(call: Construction, default: str, parts: int) -> str | None:

@@ -303,6 +303,8 @@ class _Proving:
             made = (*made, *self._omission_fixes(finding, source))
         if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
             made = (*made, *self._training_fixes(finding))
+        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+            made = (*made, *self._whole_in_float32(finding, source))
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
             made = tuple(fix for fix in made if fix.patch)
@@ -447,6 +449,24 @@ class _Proving:
         own = (path for path in self._hashes if not path.startswith("<"))
         texts = {path: file_text(path) for path in dict.fromkeys((*own, *user_files(main)))}
         return {path: text for path, text in texts.items() if text is not None}
+
+    def _whole_in_float32(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
+        """The file in float32 that asks for float16, where all of it is finite then."""
+        from whynan.fixes.python import in_float32, patch
+        from whynan.run.proof.training_fixes import TWICE
+        from whynan.source.positions import file_of_site
+
+        change = None
+        if finding.element.dtype == "float16" and finding.phase != "optimizer" and not self._is_over():
+            change = in_float32(source.path, source.text)
+        if change is None:
+            return ()
+        outcome = self._outcome(finding, source, change.edited, makes_up=False)
+        if isinstance(outcome, str) or outcome.rejected is not None or outcome.remains is not None:
+            return ()
+        verdict = _tried(FixVerdict(status="guarded", why=f"{TWICE}; run with it, the program is finite"), outcome)
+        diff = patch(file_of_site(source.path), source.text, change.edited)
+        return (Fix(title=change.title, kind="source", patch=diff, verdict=verdict),)
 
     def _in_bfloat16(self, finding: Finding, source: _Source, *, alone: bool) -> tuple[Fix, ...]:
         """The other half format, where the program asks for float16: tried, and proved of no number.

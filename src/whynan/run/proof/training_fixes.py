@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from whynan.run.proof.proving import Rerunner
     from whynan.training.course import Course
 
+TWICE: Final = "what was float16 is float32, and takes twice the memory"
 _RUNAWAY: Final = 100.0
 """So many times what it was before grows a loss or a gradient of a training that diverges."""
 _GROWTH: Final = 3.0
@@ -99,7 +100,7 @@ def _choice(change: TrainingChange, course: Course) -> str:
             clipped = sum(_is_clipped(change, norm) for norm in course.norms)
             return f"{clipped:,} of {len(course.norms):,} steps have shorter gradients, and no other step is changed"
         case "float32":
-            return "what was float16 is float32, and takes twice the memory"
+            return TWICE
 
 
 def _against(change: TrainingChange, first: Course, course: Course) -> str | None:
