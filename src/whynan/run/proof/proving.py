@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import os
@@ -218,6 +219,7 @@ class _Proving:
         self._keep = keep
         self._progress = progress
         self._again = again
+        self._course = functools.cache(again.course)
         self._deadline = 0.0
         self._ended = False
         self._failed = False
@@ -273,6 +275,7 @@ class _Proving:
             except (KeyboardInterrupt, SystemExit):
                 # by a handler of the program's own, too
                 self._again = NoRerun(INTERRUPTED)
+                self._course = functools.cache(self._again.course)
                 self._visited, self._trials, self._verdicts = {}, {}, {}
                 self._known[key] = self._fixes(finding)
         return finding.model_copy(update={"fixes": self._known[key]})
@@ -404,7 +407,7 @@ class _Proving:
         from whynan.source import sha256_of
 
         made: list[Fix] = []
-        for change, verdict in changes_of(finding, self._user_texts(), self._again):
+        for change, verdict in changes_of(finding, self._user_texts(), self._course):
             digest = sha256_of(change.path)
             if digest is not None and self._hashes.setdefault(change.path, digest) == digest:
                 diff = patch(change.path, change.before, change.edited)

@@ -11,11 +11,10 @@ from whynan.floats import format_value
 from whynan.records import FixVerdict
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from whynan.fixes.python import TrainingChange
     from whynan.records import Finding
-    from whynan.run.proof.proving import Rerunner
     from whynan.training.course import Course
 
 TWICE: Final = "what was float16 is float32, and takes twice the memory"
@@ -32,16 +31,17 @@ _MOST: Final = 6
 
 
 def changes_of(
-    finding: Finding, texts: Mapping[str, str], again: Rerunner
+    finding: Finding, texts: Mapping[str, str], course_of: Callable[..., Course | str]
 ) -> Iterator[tuple[TrainingChange, FixVerdict]]:
     """The changes of how a program trains that may mend an overflow in it, each with its verdict.
 
-    ``texts``: of the user's files that the program has loaded.
+    ``texts``: of the user's files that the program has loaded. ``course_of``: the steps of the program, with another
+    text of a file if one is given.
     """
     is_update = finding.phase == "optimizer" and finding.element.dtype == "float16"
     if not is_update and (finding.birth != "overflow" or finding.step is None or finding.step < 2):
         return
-    first = again.course()
+    first = course_of()
     if isinstance(first, str) or not first.losses:
         return
     found = [change for path, text in texts.items() for change in training_changes(path, text)]
@@ -57,7 +57,7 @@ def changes_of(
         slower = [c for c in found if c.kind == "rate"]
         tried = [*clipped, *slower] if went_well else [*slower, *clipped]
     for change in tried[:_MOST]:
-        course = again.course(change.path, change.before, change.edited)
+        course = course_of(change.path, change.before, change.edited)
         if not isinstance(course, str):
             yield change, _verdict(change, first, course)
             if course.bad is not None and len(course.losses) == first.wanted and change.kind == "rate":
