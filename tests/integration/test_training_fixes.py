@@ -130,9 +130,16 @@ def held(folder: Path, text: str) -> list[tuple[str, str]]:
     ("text", "title", "line"),
     [
         (training(), "a hundredth of the learning rate", "lr=0.01 * config['lr']"),
-        (training(check=RAISES), "a hundredth of the learning rate", "lr=0.01 * config['lr']"),
+        pytest.param(
+            training(check=RAISES), "a hundredth of the learning rate", "lr=0.01 * config['lr']", marks=pytest.mark.full
+        ),
         (training(BY_NAME), "a hundredth of the learning rate", '"lr": 0.03'),
-        (EXPLODING, "gradients clipped to a norm of 100.0", "clip_grad_norm_(net.parameters(), max_norm=100.0)"),
+        pytest.param(
+            EXPLODING,
+            "gradients clipped to a norm of 100.0",
+            "clip_grad_norm_(net.parameters(), max_norm=100.0)",
+            marks=pytest.mark.full,
+        ),
         (HALF, "float32, wherever the file asks for float16", "nn.Linear(16, 50)).float()"),
     ],
     ids=["constructor", "raises", "config", "clipping", "float32"],
