@@ -164,11 +164,32 @@ def test_a_value_that_stays_float32_is_said(load: Load) -> None:
 @pytest.mark.proof
 def test_a_half_precision_model_is_tried_in_bfloat16_and_nothing_is_proved(load: Load) -> None:
     report = whynan.explain(load(HALF_MODEL).target, torch.full((1, 2), 200.0), rerun=True)
-    fix = report.findings[0].fixes[0]
+    fix = report.findings[0].fixes[1]
     assert (fix.kind, fix.patch, fix.verdict.status) == ("setting", None, "unverified")
     assert fix.verdict.why.startswith("run with it, the program is finite to its end")
     once = whynan.explain(load(HALF_MODEL).target, torch.full((1, 2), 200.0)).findings[0].fixes[0]
     assert once.verdict.why.startswith("not tried: ")
+
+
+@pytest.mark.proof
+def test_a_half_precision_model_is_finite_in_float32(load: Load) -> None:
+    module = load(HALF_MODEL)
+    finding = whynan.explain(module.target, torch.full((1, 2), 200.0), rerun=True).findings[0]
+    fix = finding.fixes[0]
+    assert (fix.kind, fix.verdict.status) == ("source", "guarded")
+    assert "takes twice the memory" in fix.verdict.why
+    assert added(fix) == ["net = nn.Sequential(nn.Linear(2, 2), nn.ReLU()).float()"]
+    path = Path(str(module.__file__))
+    edited = regenerate_text(str(path), path.read_text(), finding, fix)
+    assert not isinstance(edited, Declined)
+    assert whynan.explain(load(edited).target, torch.full((1, 2), 200.0)).verdict == "clean"
+
+
+@pytest.mark.proof
+def test_what_float32_has_no_room_for_either_is_not_mended_by_it(load: Load) -> None:
+    text = HALF_MODEL.replace("fill_(300.0)", "fill_(300.0)\n    x = x * 1e37")
+    finding = whynan.explain(load(text).target, torch.full((1, 2), 200.0), rerun=True).findings[0]
+    assert not [fix for fix in finding.fixes if fix.verdict.status in ("verified", "guarded")]
 
 
 AUTOCAST = """import torch
@@ -201,3 +222,30 @@ def test_under_autocast_the_statement_is_taken_out_of_it(load: Load) -> None:
     assert whynan.explain(load(edited).target, *given).verdict == "clean"
     left_in = [fix for fix in finding.fixes if fix.title == finding.fixes[0].title.removesuffix(", outside autocast")]
     assert [fix.verdict.status for fix in left_in] == ["rejected"]
+
+
+SINGLE = AUTOCAST.replace("def scores(q, k):", "def scores(q, k):\n    q, k = q.float(), k.float()")
+
+
+@pytest.mark.proof
+def test_what_autocast_casts_stays_float32_outside_it(load: Load) -> None:
+    """What comes in is float32: it is the operation that autocast has no room for."""
+    module = load(SINGLE)
+    given = (150 * noise(1, 4, 64)).half(), (150 * noise(1, 4, 64)).half() + 60
+    finding = whynan.explain(module.target, *given, rerun=True).findings[0]
+    fix = finding.fixes[0]
+    assert (fix.title, fix.verdict.status) == ("q @ k.transpose(-1, -2) in float32, outside autocast", "verified")
+    assert added(fix) == ["with torch.autocast(q.device.type, enabled=False):", "product = q @ k.transpose(-1, -2)"]
+    path = Path(str(module.__file__))
+    edited = regenerate_text(str(path), path.read_text(), finding, fix)
+    assert not isinstance(edited, Declined)
+    assert whynan.explain(load(edited).target, *given).verdict == "clean"
+
+
+@pytest.mark.proof
+def test_what_is_too_large_without_autocast_too_stays_bad(load: Load) -> None:
+    """The twin: a product that float32 has no room for either."""
+    text = SINGLE.replace("q.float(), k.float()", "1e20 * q.float(), 1e20 * k.float()")
+    given = (150 * noise(1, 4, 64)).half(), (150 * noise(1, 4, 64)).half() + 60
+    finding = whynan.explain(load(text).target, *given, rerun=True).findings[0]
+    assert not [f for f in finding.fixes if "in float32, outside" in f.title and f.verdict.status == "verified"]

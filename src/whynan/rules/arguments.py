@@ -12,6 +12,21 @@ _OPTIMIZERS: Final = tuple(
 _LEAST: Final = (("float16", "1e-7"), ("float64", "1e-150"), ("", "1e-20"))
 """Numbers that the dtype holds, that no healthy update notices, and over which the root of what rounds to 0 is none."""
 
+LEARNING_RATES: Final = tuple(
+    (f"torch.optim.{name}", rate)
+    for rate, names in (
+        ("1e-3", "SGD Adam AdamW RAdam SparseAdam"),
+        ("2e-3", "NAdam Adamax"),
+        ("1e-2", "RMSprop Adagrad Rprop ASGD Adafactor"),
+        ("1.0", "Adadelta"),
+    )
+    for name in names.split()
+)
+"""What each optimizer takes where it is given no learning rate."""
+
+LARGEST_NORMS: Final = ("1.0", "10.0", "100.0", "1000.0")
+"""What the norm of the gradients may be clipped to."""
+
 _USUAL: Final = (("float16", "1e-4"), ("", "1e-8"))
 _NORMS: Final = (
     ("torch.nn.LayerNorm", ("normalized_shape", "eps")),

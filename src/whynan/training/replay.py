@@ -207,12 +207,17 @@ def replay(
         if from_start:
             # it is another object, which the program has made anew
             tries = steps[optimizer] + 1
-            came_as_far = tries == fault.step and max([tries, *steps.values()]) == max(guard.steps, 1)
+            came_as_far = tries == fault.step and max([tries, *steps.values()]) == max(guard.steps, fault.step)
             if came_as_far and type(optimizer) is type(fault.optimizer):
                 if onward is None:
                     arrive(optimizer)
                 else:
                     goes_on(onward, optimizer)
+            elif onward is not None:
+                with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                    goes = onward.pass_step(optimizer, guard.here.losses)
+                if not goes:
+                    raise ReplayArrival
             return
         if fault.optimizer is None and fault.decision is None:
             # what was read, or held, is not met any more
@@ -341,9 +346,10 @@ def replay(
                 last.callback(scaler.restore)
     if not reached:
         return ReplayOutcome(None, why, raised=failed, uncalled=0 if exchanged is None else exchanged.uncalled)
+    why = why if failed else ""
     if exchanged is None:
-        return ReplayOutcome(reached[0], log=log)
-    return ReplayOutcome(reached[0], shared=exchanged.shared, log=log, uncalled=exchanged.uncalled)
+        return ReplayOutcome(reached[0], why, log=log)
+    return ReplayOutcome(reached[0], why, shared=exchanged.shared, log=log, uncalled=exchanged.uncalled)
 
 
 def _finalizers() -> dict[Any, Any]:
@@ -402,6 +408,7 @@ class TrialSteps:
         """What became bad after that step."""
         self.over = False
         self.used = 0.0
+        self.most = FURTHER
         self._fault = fault
         self._seconds = seconds
         self._began = 0.0
@@ -412,6 +419,11 @@ class TrialSteps:
     def further(self) -> int:
         """How many steps were made after the first."""
         return max(0, self.steps - 1)
+
+    def pass_step(self, optimizer: Any, losses: Losses) -> bool:
+        """A step ahead of that which was bad is about to be made, too; whether it is worth going on to that."""
+        del optimizer, losses
+        return self.first is None
 
     def takes(self, optimizer: Any) -> bool:
         """Whether a step of an optimizer is one of them."""
@@ -427,7 +439,7 @@ class TrialSteps:
             what = [*(["the loss"] if judged.bad_loss else []), *(["the gradients"] if judged.bad else [])]
             self.stop_at(f"with it step {self._step(optimizer)} is bad: NaN or Inf in {' and '.join(what)}")
         self.used = time.process_time() - self._began
-        self.over = self.over or self.steps > FURTHER or (self.steps > 0 and self.used > self._seconds)
+        self.over = self.over or self.steps > self.most or (self.steps > 0 and self.used > self._seconds)
         if not self.over:
             # what writes without operators is put back too
             for tensor in (*parameters_of(optimizer), *(state for _, state in _states(optimizer))):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -157,11 +157,17 @@ def _gradients(
 
 @contextmanager
 def isolated_random_state() -> Generator[None]:
-    """Random states put back after, and begun anew; what a function warns of on made inputs is not the user's."""
+    """Random states put back after, and begun anew; what a function warns of on made inputs is not the user's.
+
+    Nothing is cast but by the function itself, wherever the program stands.
+    """
     # where the program has not begun CUDA, nothing of it does
     devices = list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
     python, numpy = random.getstate(), np.random.get_state()
-    with torch.random.fork_rng(devices=devices), warnings.catch_warnings():
+    kinds = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
+    with torch.random.fork_rng(devices=devices), warnings.catch_warnings(), ExitStack() as uncast:
+        for kind in kinds:
+            uncast.enter_context(torch.autocast(kind, enabled=False))
         warnings.simplefilter("ignore")
         # ``torch.manual_seed`` would leave a seed for when CUDA begins
         torch.default_generator.manual_seed(0)

@@ -63,7 +63,7 @@ _MOST: Final = 160
 """Elements of the largest tensor for which the oracle is asked of a captured input as it is."""
 _MOST_WHOLE: Final = 4096
 """The same of one that does not fail any more when it is cut down, as a product of very many factors."""
-_MOST_LIGHT: Final = 1 << 18
+_MOST_LIGHT: Final = 1 << 19
 """The same where each of its numbers is read once, as in a sum of very many."""
 
 

@@ -37,7 +37,8 @@ def verified(near: Ledger, far: Ledger, *, backward: bool, strict: bool) -> str:
 
 def widened_text(dtype: str) -> str:
     """The value does not fit its dtype again before it leaves the function, as a further half-sentence."""
-    return f"; its value stays float32 from there on, for it does not fit {dtype}"
+    why = "" if dtype == "float32" else f", for it does not fit {dtype}"
+    return f"; its value stays float32 from there on{why}"
 
 
 def remaining_hazards_text(near: Ledger, far: Ledger) -> str:

@@ -12,8 +12,11 @@ from whynan.fixes.python.operands import operand_edit as operand_edit
 from whynan.fixes.python.precision import HALVES as HALVES
 from whynan.fixes.python.precision import Known as Known
 from whynan.fixes.python.precision import float32_candidates as float32_candidates
-from whynan.fixes.python.precision import in_bfloat16 as in_bfloat16
+from whynan.fixes.python.precision import in_format as in_format
 from whynan.fixes.python.precision import nothing_known as nothing_known
 from whynan.fixes.python.precision import outside_autocast as outside_autocast
 from whynan.fixes.python.precision import with_casts as with_casts
 from whynan.fixes.python.regions import compare_versions as compare_versions
+from whynan.fixes.python.training_changes import TrainingChange as TrainingChange
+from whynan.fixes.python.training_changes import in_float32 as in_float32
+from whynan.fixes.python.training_changes import training_changes as training_changes

@@ -75,18 +75,30 @@ class Construction:
             case _:
                 return None
 
+    def given(self, intent: ArgumentIntent) -> ast.expr | None:
+        """What the call gives as an argument, by its name or by its position."""
+        named = next((k.value for k in self.call.keywords if k.arg == intent.name), None)
+        at = intent.parameters.index(intent.name) if intent.name in intent.parameters else len(self.call.args)
+        return self.call.args[at] if named is None and at < len(self.call.args) else named
+
+    def code(self, node: ast.expr) -> str:
+        """The text of a part of it."""
+        return self._place.code(node)
+
     def edit(self, intent: ArgumentIntent, value: str, title: str) -> ArgumentEdit | Declined:
         """The text of the file in which the call gives the argument; or why that cannot be written."""
-        arguments = self.call.args
-        given = next((k.value for k in self.call.keywords if k.arg == intent.name), None)
-        is_open = any(isinstance(a, ast.Starred) for a in arguments) or any(k.arg is None for k in self.call.keywords)
+        given = self.given(intent)
+        is_open = any(isinstance(a, ast.Starred) for a in self.call.args) or any(
+            k.arg is None for k in self.call.keywords
+        )
         if given is None and is_open:
             return Declined(title, f"what the call at {self.where} is given cannot be told (* or **)")
-        position = intent.parameters.index(intent.name) if intent.name in intent.parameters else None
-        if given is None and position is not None and len(arguments) > position:
-            given = arguments[position]
-        elif given is None and position is None and len(arguments) > (2 if intent.owner == "optimizer" else 0):
-            # behind the parameters and the learning rate
+        # behind the parameters and the learning rate
+        if (
+            given is None
+            and intent.name not in intent.parameters
+            and len(self.call.args) > 2 * (intent.owner == "optimizer")
+        ):
             return Declined(title, f"what the call at {self.where} gives by position may be {intent.name}")
         was = None if given is None else self._place.code(given)
         if was == value:

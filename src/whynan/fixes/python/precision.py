@@ -65,16 +65,22 @@ class _Way:
 def float32_candidates(text: str, finding: Finding, births: Iterable[Site], values: Values) -> Iterator[Candidate]:
     """Edits that compute the birth of a half format in float32, the smallest first.
 
-    Each begins with the operands of the birth, and of the other ``births`` on its way, or with all that the statements
-    of these read, and ends with a cast back: around the birth, around what that is part of, or in a later statement.
-    Last, with none: what the function returns. Where no value is known, those alone that end with an operation after
-    which a number beyond the range fits again as a rule.
+    First the birth as it is, outside autocast, where that casts its operands. Each other begins with the operands of
+    the birth, and of the other ``births`` on its way, or with all that the statements of these read, and ends with a
+    cast back: around the birth, around what that is part of, or in a later statement. Last, with none: what the
+    function returns. Where no value is known, those alone that end with an operation after which a number beyond the
+    range fits again as a rule.
     """
     spot = spot_of(text, finding)
     if isinstance(spot, str) or finding.element.dtype not in HALVES or not _is_operation(spot):
         return
     ways = [way for way in _ways(spot) if values is not nothing_known or _compresses(spot, way.end)]
     nodes = {node for site in births if (node := spot.place.node_of(site)) is not None} | {spot.birth}
+    if values is not nothing_known:
+        for way in ways:
+            with suppress(UnwritableError):
+                made = _Piece(spot, finding, way, values, nodes).uncast()
+                yield from () if (apart := outside_autocast(text, finding, made)) is None else (apart,)
     known = {text}
     for cast_back, everything, way in itertools.product((True, False), (False, True), ways):
         if not cast_back and not way.leaves:
@@ -189,6 +195,23 @@ class _Piece:
         found = build_candidate(self._spot, title, "reformulation", end, definitions, edits, imports, [edited])
         return found if cast_back else replace(found, widens=True)
 
+    def uncast(self) -> Candidate:
+        """What autocast casts to a half format as it was; raises ``UnwritableError`` where nothing is in float32."""
+        births = [b for b in self._births if self._way.end is b or self._way.end in self._place.above(b)]
+        births += [b for b in self._births if any(b is d.value for d in self._way.definitions)]
+        cast = [operand for birth in births for operand in _parts(birth) if self._is_single(operand)]
+        if not cast:
+            raise UnwritableError("nothing that it reads is known to be in float32")
+        imports: set[str] = set()
+        edits = self._edits(sorted(dict.fromkeys(cast), key=self._place.span), None, imports, f".to({self._written})")
+        edited = Edited(self._way.end, edits, imports)
+        title = f"{shortened(self._place.code(self._spot.birth))} in float32"
+        found = build_candidate(
+            self._spot, title, "reformulation", self._way.end, self._way.definitions, edits, imports, [edited]
+        )
+        original, repaired, text = found.repaired, found.original, self._place.text
+        return replace(found, original=original, repaired=repaired, edited=text, widens=True)
+
     # -- what is read on the way
 
     def _siblings(self) -> list[Definition]:
@@ -214,6 +237,11 @@ class _Piece:
             return self._given[text] in HALVES
         known = self._values(self._place.statement(node).lineno).get(text)
         return None if known is None else known.dtype in HALVES
+
+    def _is_single(self, operand: ast.expr) -> bool:
+        """Whether an operand is made of float32 alone, whatever the operation itself was given."""
+        known = self._values(self._place.statement(operand).lineno)
+        return {known[text].dtype for n in ast.walk(operand) if (text := getattr(n, "id", "")) in known} == {"float32"}
 
     def _operands(self, birth: ast.AST) -> list[ast.expr]:
         """The operands of an operation that are of a half format."""
@@ -250,14 +278,21 @@ class _Piece:
 
     # -- as text
 
-    def _edits(self, cast: list[ast.expr], end: ast.expr | None, imports: set[str]) -> list[Edit]:
+    @property
+    def _written(self) -> str:
+        """The half format, as it is written."""
+        return f"{Editor(self._reader).writer(self._way.end).torch()}.{self._dtype}"
+
+    def _edits(
+        self, cast: list[ast.expr], end: ast.expr | None, imports: set[str], call: str = ".float()"
+    ) -> list[Edit]:
         """The edits that cast some expressions, and another one back."""
         place, writer = self._place, Editor(self._reader).writer(self._way.end)
         opened: dict[int, str] = {}
         closed: dict[int, str] = {}
-        back = [] if end is None else [(end, f".to({self._kind(cast, end) or f'{writer.torch()}.{self._dtype}'})")]
+        back = [] if end is None else [(end, f".to({self._kind(cast, end) or self._written})")]
         imports |= writer.imports
-        for node, call in [*((one, ".float()") for one in cast), *back]:
+        for node, call in [*((one, call) for one in cast), *back]:
             start, stop = place.span(node)
             if not place.is_whole(node):
                 raise UnwritableError("the position of the expression in its string is not known")
@@ -323,11 +358,11 @@ def outside_autocast(text: str, finding: Finding, made: Candidate) -> Candidate 
     return replace(made, edited=edited, title=f"{made.title}, outside autocast") if parse_or_none(edited) else None
 
 
-# -- A whole program in the other half format, which has the range of float32 ------------------------------------------
+# -- A whole program in another format, which has the range of float32 -----------------------------------------------
 
 
-def in_bfloat16(text: str) -> str | None:
-    """A file's text with bfloat16 wherever it asks for float16; None where it does not."""
+def in_format(text: str, method: str, dtype: str) -> str | None:
+    """A file's text with another dtype, and its method, wherever it asks for float16; None where it does not."""
     place = Place(text)
     edits: list[Edit] = []
     for node in place.parents:
@@ -336,7 +371,7 @@ def in_bfloat16(text: str) -> str | None:
             is_half = node.attr == "half" and isinstance(called, ast.Call) and called.func is node and not called.args
             if is_half or place.meaning(node) in (["torch", "float16"], ["torch", "half"]):
                 stop = place.span(node)[1]
-                edits.append((stop - len(node.attr), stop, "bfloat16"))
+                edits.append((stop - len(node.attr), stop, method if is_half else dtype))
     return apply_edits(text, edits) if edits else None
 
 

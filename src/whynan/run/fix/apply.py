@@ -242,7 +242,8 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Decli
     texts += [edit.edited for edit in given if isinstance(edit, source.ArgumentEdit)]
     entered = row_texts(text) if finding.birth == "entered" else ()
     of_numpy = () if proved is None else _numpy_texts(path, text, births[1:], proved)
-    for each in itertools.chain(texts, entered, of_numpy):
+    trained = (change.edited for change in source.training_changes(path, text))
+    for each in itertools.chain(texts, entered, of_numpy, trained):
         if each != text and proved is not None and read_diff(source.patch(path, text, each)).hunks == proved.hunks:
             return each
     if finding.site is not None and len(_diffs(fix)) == 1:

@@ -207,6 +207,11 @@ class ProofRun(WholeRun):
         found = read_trial(folder)
         return found if isinstance(found, str) else self._judged(*found)
 
+    def course(self, path: str = "", before: str = "", after: str = "") -> str:
+        """Why the steps of a training are not looked at."""
+        del path, before, after
+        return "a training is not looked at step by step in a further run"
+
     def _judged(self, report: Report, end: End, why: str) -> Report | str:
         """A run's report, if it went as far as this one did."""
         if end == "raised" and (self.end_of_it != "raised" or _type(why) != _type(self.why)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import linecache
 import os
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from whynan.records.neighbourhood import Neighbourhood
     from whynan.run.proof.arguments import Heard, Listener
     from whynan.traces import Trace
+    from whynan.training.course import Course
     from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.visits import Visits
 
@@ -85,6 +87,10 @@ class Rerunner(Protocol):
         """The report of a run with another text of a file, and argument of live objects; or why there is none."""
         ...
 
+    def course(self, path: str = "", before: str = "", after: str = "") -> Course | str:
+        """The steps of a training from its start, with another text of a file; or why it cannot be run from there."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class EditedRun:
@@ -118,6 +124,11 @@ class NoRerun:
     def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> str:
         """Why there is none."""
         del path, before, after, live
+        return self.why
+
+    def course(self, path: str = "", before: str = "", after: str = "") -> str:
+        """Why there is none."""
+        del path, before, after
         return self.why
 
 
@@ -208,6 +219,7 @@ class _Proving:
         self._keep = keep
         self._progress = progress
         self._again = again
+        self._course = functools.cache(again.course)
         self._deadline = 0.0
         self._ended = False
         self._failed = False
@@ -263,6 +275,7 @@ class _Proving:
             except (KeyboardInterrupt, SystemExit):
                 # by a handler of the program's own, too
                 self._again = NoRerun(INTERRUPTED)
+                self._course = functools.cache(self._again.course)
                 self._visited, self._trials, self._verdicts = {}, {}, {}
                 self._known[key] = self._fixes(finding)
         return finding.model_copy(update={"fixes": self._known[key]})
@@ -291,6 +304,10 @@ class _Proving:
             made = (*made, *self._numpy_fixes(finding))
         if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
             made = (*made, *self._omission_fixes(finding, source))
+        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+            made = (*made, *self._training_fixes(finding))
+        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+            made = (*made, *self._whole_in_float32(finding, source))
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
             made = tuple(fix for fix in made if fix.patch)
@@ -383,6 +400,22 @@ class _Proving:
         change = patch(file_of_site(source.path), source.text, found.edited)
         return (Fix(title=found.title, kind="source", patch=change, verdict=verdict),)
 
+    def _training_fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        """The changes of how the program trains, up to the first with which it does so without failing."""
+        from whynan.fixes.python import patch
+        from whynan.run.proof.training_fixes import changes_of
+        from whynan.source import sha256_of
+
+        made: list[Fix] = []
+        for change, verdict in changes_of(finding, self._user_texts(), self._course):
+            digest = sha256_of(change.path)
+            if digest is not None and self._hashes.setdefault(change.path, digest) == digest:
+                diff = patch(change.path, change.before, change.edited)
+                made.append(Fix(title=change.title, kind="source", patch=diff, verdict=verdict))
+            if self._is_over() or verdict.status in APPLICABLE:
+                break
+        return tuple(made)
+
     def _argument_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
         """The edits of what the object at fault was constructed with, or called with; or why there is none."""
         from whynan.fixes.candidates import Declined
@@ -420,14 +453,33 @@ class _Proving:
         texts = {path: file_text(path) for path in dict.fromkeys((*own, *user_files(main)))}
         return {path: text for path, text in texts.items() if text is not None}
 
+    def _whole_in_float32(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
+        """The file in float32 that asks for float16, where all of it is finite then."""
+        from whynan.fixes.python import in_float32, patch
+        from whynan.run.proof.training_fixes import TWICE
+        from whynan.source.positions import file_of_site
+
+        change = None
+        if finding.element.dtype == "float16" and finding.phase != "optimizer" and not self._is_over():
+            change = in_float32(source.path, source.text)
+        if change is None:
+            return ()
+        outcome = self._outcome(finding, source, change.edited, makes_up=False)
+        if isinstance(outcome, str) or outcome.rejected is not None or outcome.remains is not None:
+            return ()
+        verdict = _tried(FixVerdict(status="guarded", why=f"{TWICE}; run with it, the program is finite"), outcome)
+        diff = patch(file_of_site(source.path), source.text, change.edited)
+        return (Fix(title=change.title, kind="source", patch=diff, verdict=verdict),)
+
     def _in_bfloat16(self, finding: Finding, source: _Source, *, alone: bool) -> tuple[Fix, ...]:
         """The other half format, where the program asks for float16: tried, and proved of no number.
 
         Where it cannot be tried it is said if it stands ``alone``.
         """
-        from whynan.fixes.python import in_bfloat16
+        from whynan.fixes.python import in_format
 
-        edited = in_bfloat16(source.text) if finding.element.dtype == "float16" and not self._is_over() else None
+        is_half = finding.element.dtype == "float16"
+        edited = in_format(source.text, "bfloat16", "bfloat16") if is_half and not self._is_over() else None
         if edited is None:
             return ()
         trial = self._trial(source, edited)

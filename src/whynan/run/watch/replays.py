@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from whynan.run.proof.proving import Audience, Keep, Progress
     from whynan.run.suppressions import Baseline
     from whynan.traces.writer import TraceWriter
+    from whynan.training.course import Course
     from whynan.training.guard import Guard
     from whynan.training.replay import ReplayOutcome, TrialSteps
     from whynan.verify.in_place.live_objects import Meanwhile
@@ -79,7 +80,8 @@ _LOSS: Final = 1e-3
 class ReplayRerunner:
     """The way on which a replay was faithful, once more.
 
-    `region` makes what looks at the operations of a replay, and `looked` puts it around one; it says that a run of
+    `region` makes what looks at the operations of a replay, and `looked` puts it around one; `starts` are the ways
+    from the program's beginning, if that is short. It says that a run of
     the whole program would tell, where that is `advised` and a file cannot be replaced in the midst of it.
     """
 
@@ -92,6 +94,7 @@ class ReplayRerunner:
         eager: bool,
         region: Callable[[], Region],
         looked: Callable[[Region, Fault, ReplayPlan], AbstractContextManager[None]],
+        starts: tuple[ReplayPlan, ...],
         advised: bool = False,
     ) -> None:
         self._way = way
@@ -100,6 +103,7 @@ class ReplayRerunner:
         self._eager = eager
         self._region = region
         self._looked = looked
+        self._starts = starts
         self._advised = advised
         self._seconds = _SECONDS
         self._stopped = False
@@ -218,6 +222,47 @@ class ReplayRerunner:
         guarded = self._fault.decision is not None
         return EditedRun(report, moved, onward.further if guarded else None, onward.bad)
 
+    def course(self, path: str = "", before: str = "", after: str = "") -> Course | str:
+        """The steps of the program from its start, with another text of a file; or why it cannot be run from there."""
+        from whynan.training.course import CourseSteps
+        from whynan.training.replay import replay
+
+        fault, why = self._as_step(), f"what trains is not run again from its start; {RERUN}"
+        if fault is None:
+            return why
+        for way in self._starts:
+            steps = CourseSteps(fault, _SECONDS)
+            try:
+                with swap_code(path, before, after) if path else nullcontext():
+                    edited = _relocated(way, path, before, after) if path else way
+                    outcome = replay(edited, self._guard, fault, nullcontext, eager=self._eager, onward=steps)
+                    self._guard.here.replaying = True
+            except (SyntaxError, ValueError) as error:
+                return str(error)
+            course = steps.course(outcome.why)
+            if path:
+                return course if outcome.judged is not None else f"replayed {way.where}, {outcome.why}"
+            if fault is self._fault:
+                is_faithful = outcome.judged is not None and outcome.judged.same_as(fault.judged, made_anew=True)
+            else:
+                is_faithful = course.comes_to(fault.step, self._guard.history.steps_of(fault.optimizer))
+            if is_faithful:
+                # with an edit it begins there
+                self._starts = (way,)
+                return course
+            why = f"no faithful replay {way.where}: other losses or gradients than in the run"
+        return why
+
+    def _as_step(self) -> Fault | None:
+        """The step that was bad, or, of a bad number that was read, that which the program's optimizer would make."""
+        optimizers = self._guard.optimizers()
+        if self._fault.optimizer is not None or len(optimizers) != 1:
+            return self._fault if self._fault.optimizer is not None else None
+        step = self._guard.attempts(optimizers[0]) + 1
+        return dataclasses.replace(
+            self._fault, optimizer=optimizers[0], step=step, decision=None, raised=None, read_at=None
+        )
+
     def _reads_again(self, outcome: ReplayOutcome, path: str, before: str, after: str) -> bool:
         """Whether an edited program has read where it had read bad numbers, as often as up to these."""
         for (file, line), times in self._bad_reads.items():
@@ -323,6 +368,8 @@ class Replays:
         self.command = command
         self._guard = guard
         self._marks = marks
+        self._starts: tuple[ReplayPlan, ...] = ()
+        """The ways from the program's start, where that was short when something was bad."""
 
     def region(self) -> Region:
         """What looks at a piece of the program."""
@@ -340,6 +387,7 @@ class Replays:
         """
         from whynan.replay.plan import replay_plans
 
+        self._starts = self._ways_from_start()
         refused = [Note.create("gone_on")] if fault.lag else []
         if refuses_another():
             refused.append(Note.create("another_thread"))
@@ -435,6 +483,7 @@ class Replays:
 
     def prove(self, region: Region, fault: Fault) -> None:
         """Prove the fixes of what a region has found that has looked at a bad step as it was made, and has ended."""
+        self._starts = self._ways_from_start()
         if not self._options.prove or is_one_of_several():
             region.prove(NoRerun(TOGETHER if self._options.prove else NOT_ASKED))
             return
@@ -534,8 +583,23 @@ class Replays:
             return Region(self._options, command=self.command, watched=CaptureOptions(), quiet=True)
 
         return ReplayRerunner(
-            way, self._guard, fault, eager=eager, region=unrecorded, looked=self._looked, advised=advised
+            way,
+            self._guard,
+            fault,
+            eager=eager,
+            region=unrecorded,
+            looked=self._looked,
+            starts=self._starts,
+            advised=advised,
         )
+
+    def _ways_from_start(self) -> tuple[ReplayPlan, ...]:
+        from whynan.replay.plan import replay_plans
+
+        marks = () if is_one_of_several() else (self._marks.at_import, self._marks.at_program)
+        starts = [start for mark in marks if (start := self._program_start(mark)) is not None]
+        ways = (next(replay_plans([start]), None) for start in starts)
+        return tuple(way for way in ways if way is not None)
 
     @contextmanager
     def _looked(self, region: Region, fault: Fault, way: ReplayPlan) -> Generator[None]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from tests.unit.fixes.python.mended import changed, finding, function
 from whynan.fixes.candidates import Candidate
 from whynan.fixes.diffs import patch
-from whynan.fixes.python import Known, float32_candidates, in_bfloat16, nothing_known, with_casts
+from whynan.fixes.python import Known, float32_candidates, in_format, nothing_known, with_casts
 from whynan.records import Element, Operand
 
 HALF = Known("float16", bad=False)
@@ -110,7 +110,9 @@ def test_only_a_change_that_casts_in_the_function_is_made_again() -> None:
     assert with_casts(text, "no diff", site) is None
 
 
-def test_float16_becomes_bfloat16_wherever_a_file_asks_for_it() -> None:
+def test_float16_becomes_another_format_wherever_a_file_asks_for_it() -> None:
     text = 'import torch\n\nnet = net.half().to(torch.float16)\nhalf = self.half\nname = "float16"\n'
-    assert in_bfloat16(text) == text.replace(".half()", ".bfloat16()").replace("torch.float16", "torch.bfloat16")
-    assert in_bfloat16("import torch\n\nx = torch.ones(2)\n") is None
+    for method, dtype in (("bfloat16", "bfloat16"), ("float", "float32")):
+        changed = text.replace(".half()", f".{method}()").replace("torch.float16", f"torch.{dtype}")
+        assert in_format(text, method, dtype) == changed
+    assert in_format("import torch\n\nx = torch.ones(2)\n", "float", "float32") is None

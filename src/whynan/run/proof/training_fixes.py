@@ -1,0 +1,140 @@
+"""Proof of a change of how a program trains: run from its start, it has to learn where the program had failed."""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import TYPE_CHECKING, Final
+
+from whynan.fixes.python import training_changes
+from whynan.floats import format_value
+from whynan.records import FixVerdict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from whynan.fixes.python import TrainingChange
+    from whynan.records import Finding
+    from whynan.training.course import Course
+
+TWICE: Final = "what was float16 is float32, and takes twice the memory"
+_RUNAWAY: Final = 100.0
+"""So many times what it was before grows a loss or a gradient of a training that diverges."""
+_GROWTH: Final = 3.0
+_FEW: Final = 3
+"""A training that fails so soon shows no growth."""
+_WINDOW: Final = 10
+_SAME: Final = 0.01
+"""So near, relative, are losses in float16 and in float32."""
+_MOST: Final = 6
+"""So many changes are tried."""
+
+
+def changes_of(
+    finding: Finding, texts: Mapping[str, str], course_of: Callable[..., Course | str]
+) -> Iterator[tuple[TrainingChange, FixVerdict]]:
+    """The changes of how a program trains that may mend an overflow in it, each with its verdict.
+
+    ``texts``: of the user's files that the program has loaded. ``course_of``: the steps of the program, with another
+    text of a file if one is given.
+    """
+    is_update = finding.phase == "optimizer" and finding.element.dtype == "float16"
+    if not is_update and (finding.birth != "overflow" or finding.step is None or finding.step < 2):
+        return
+    first = course_of()
+    if isinstance(first, str) or not first.losses:
+        return
+    found = [change for path, text in texts.items() for change in training_changes(path, text)]
+    if is_update:
+        tried = [change for change in found if change.kind == "float32"]
+    elif not _diverges(first):
+        return
+    else:
+        # the steps of a training that went well for long stay as they are
+        went_well = first.wanted > 2 * _WINDOW
+        least = median(first.norms[: first.wanted // 2]) if went_well else min(first.norms)
+        clipped = [c for c in found if c.kind == "clipping" and c.largest >= least][:2]
+        slower = [c for c in found if c.kind == "rate"]
+        tried = [*clipped, *slower] if went_well else [*slower, *clipped]
+    for change in tried[:_MOST]:
+        course = course_of(change.path, change.before, change.edited)
+        if not isinstance(course, str):
+            yield change, _verdict(change, first, course)
+            if course.bad is not None and len(course.losses) == first.wanted and change.kind == "rate":
+                # the weights are not what makes it fail
+                return
+
+
+def _diverges(first: Course) -> bool:
+    """Whether a training ran away before it failed, or failed too soon to show it."""
+    losses, norms = ([v for v in row if math.isfinite(v)] for row in (first.losses, first.norms))
+    # what falls without a bound is another thing
+    falls = len(losses) > 1 and max(losses[-_FEW:]) <= median(losses[: len(losses) // 2])
+    if falls or first.losses[-1] == -math.inf or not losses:
+        return False
+    if first.wanted <= _FEW:
+        return True
+    return any(max(row[-_FEW:]) >= _RUNAWAY * abs(median(row[: len(row) // 2])) for row in (losses, norms))
+
+
+def _verdict(change: TrainingChange, first: Course, course: Course) -> FixVerdict:
+    """The verdict on a change by the steps that the program makes with it."""
+    why = _against(change, first, course)
+    if why is not None:
+        return FixVerdict(status="rejected", why=why)
+    begins, ends = (format_value(value, digits=3) for value in (course.losses[0], _last(course.losses)))
+    made = len(course.losses)
+    said = f"run with it from its start, the program makes {made:,} steps where it failed at step {first.wanted:,}: "
+    said += f"all are finite, and the loss, {begins} at first, is {ends}"
+    return FixVerdict(
+        status="guarded", forward_finite=True, backward_finite=True, why=f"{_choice(change, course)}; {said}"
+    )
+
+
+def _choice(change: TrainingChange, course: Course) -> str:
+    """What a change gives in place of what."""
+    match change.kind:
+        case "rate":
+            return f"every update is {change.title.partition(' of ')[0]} of what it was"
+        case "clipping":
+            clipped = sum(_is_clipped(change, norm) for norm in course.norms)
+            return f"{clipped:,} of {len(course.norms):,} steps have shorter gradients, and no other step is changed"
+        case "float32":
+            return TWICE
+
+
+def _against(change: TrainingChange, first: Course, course: Course) -> str | None:
+    """What speaks against a change, if anything does."""
+    losses, norms = course.losses, course.norms
+    if course.bad is not None:
+        return course.bad
+    if len(losses) < first.wanted:
+        return "with it the program ends before it comes as far as without it"
+    if not all(map(math.isfinite, losses)):
+        return "with it steps are made of no loss that is known"
+    if change.kind == "float32" and abs(losses[0] - first.losses[0]) > _SAME * abs(first.losses[0]):
+        return f"with it the first loss is {losses[0]:.4g}, which was {first.losses[0]:.4g}"
+    last, before = _last(losses), [loss for loss in first.losses if math.isfinite(loss)]
+    if (least := min(losses[0], median(before) if before else losses[0])) < last:
+        return f"with it the loss is {last:.4g} at last, and {least:.4g} was reached before"
+    window = _window(norms)
+    if change.kind == "clipping" and 2 * sum(_is_clipped(change, n) for n in norms[-window:]) > window:
+        return "with it the gradients stay as large as they may be"
+    as_far = len(losses) >= change.parts * first.wanted
+    if change.kind == "rate" and not as_far and median(norms[-window:]) > _GROWTH * max(norms[:window]):
+        return "with it the gradients grow on, and it may fail later"
+    return None
+
+
+def _is_clipped(change: TrainingChange, norm: float) -> bool:
+    """Whether the gradients of a step were made shorter: of a norm that is Inf they become 0."""
+    return norm >= 0.999 * change.largest or norm == 0
+
+
+def _last(losses: Sequence[float]) -> float:
+    """The loss at the end, of several steps where there are such."""
+    return median(losses[-_window(losses) :])
+
+
+def _window(row: Sequence[float]) -> int:
+    return max(1, min(_WINDOW, len(row) // 2))
