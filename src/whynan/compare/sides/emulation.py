@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 
@@ -104,8 +104,10 @@ class EmulatedSide:
         dtype = np.float32 if constant is None else constant.dtype
         return value.astype(dtype) if is_floating(value) else value
 
-    def _rounded(self, value: Array) -> Array:
-        if not is_floating(value) or self._format == "float64":
+    def _rounded(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._rounded(one) for one in cast("list[Any]", value)]
+        if self._format == "float64" or not is_floating(value):
             return value
         dtype: Any = np.float16
         if self._format == "bfloat16":

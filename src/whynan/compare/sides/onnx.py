@@ -137,7 +137,11 @@ class OnnxSide:
             value = operands[name] if name in operands else self._constants.get(name)
             if value is not None:
                 given[name] = value
-        kinds = {name: kind_of(value) for name, value in given.items()}
+        try:
+            kinds = {name: kind_of(value) for name, value in given.items()}
+        except RuntimeError as error:
+            # of an empty sequence nobody knows the type any more
+            raise UnavailableError(str(error)) from None
         key = operation.index, tuple((name, kind.SerializeToString()) for name, kind in kinds.items())
         if key not in self._sessions:
             tapped = tap_nodes(self.graph, operation.index, operation.index + 1, kinds)

@@ -58,7 +58,8 @@ def run_each(side: Any, feeds: Mapping[str, Array], values: ValueStore, compute:
         found = compute(operation, {name: alive[name] for name in operation.inputs if name in alive})
         for name, value in zip(operation.outputs, found, strict=False):
             alive[name] = value
-            values.keep(name, value)
+            if isinstance(value, np.ndarray):
+                values.keep(name, value)
         for name in operation.inputs:
             if last[name] <= operation.index:
                 alive.pop(name, None)

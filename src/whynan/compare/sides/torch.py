@@ -43,15 +43,18 @@ class TorchSide:
         self.label = label
         self._torch: Any = import_module("torch")
         self._device = device
-        # without any decomposition: what operations do in place is made an operation that gives something new
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._program = program.run_decompositions({})
+        self._program = program
+        if not all(_is_functional(node) for node in program.graph_module.graph.nodes):
+            # without any decomposition: what operations do in place is made an operation that gives something new
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._program = program.run_decompositions({})
         self._graph: Any = self._program.graph_module.graph
         signature: Any = self._program.graph_signature
         self.input_values = tuple(str(name) for name in signature.user_inputs if isinstance(name, str))
         self.inputs = tuple(names) if names is not None and len(names) == len(self.input_values) else self.input_values
         self._weights = self._bound(signature)
+        self._arrays: dict[str, Array | None] = {}
         self.aliases: Mapping[str, str] = {
             str(node.name): f"{node.args[0].name}.{node.args[1]}"
             for node in self._graph.nodes
@@ -110,10 +113,10 @@ class TorchSide:
 
     def constant(self, name: str) -> Array | None:
         """A parameter, a buffer or a constant."""
-        if name in self._weights:
-            return to_numpy(self._weights[name])
-        held = self._attributes.get(name)
-        return None if held is None else to_numpy(held)
+        if name not in self._arrays:
+            held = self._weights.get(name, self._attributes.get(name))
+            self._arrays[name] = None if held is None else _shared(held)
+        return self._arrays[name]
 
     @cached_property
     def _attributes(self) -> dict[str, Any]:
@@ -219,13 +222,18 @@ class TorchSide:
 
 def to_numpy(tensor: Any) -> Array:
     """A tensor as an array of its own, bfloat16 in the dtype of ml_dtypes."""
+    return np.array(_shared(tensor))
+
+
+def _shared(tensor: Any) -> Array:
+    """A tensor as an array, on the same memory where it lies in that of the processor."""
     tensor = tensor.detach().cpu()
     if str(tensor.dtype) == "torch.bfloat16":
         import ml_dtypes
 
         torch: Any = import_module("torch")
-        return np.array(tensor.view(torch.uint16).numpy()).view(ml_dtypes.bfloat16)
-    return np.array(tensor.numpy())
+        return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
 
 
 def from_numpy(value: Array) -> Any:
@@ -234,6 +242,12 @@ def from_numpy(value: Array) -> Any:
     if value.dtype.name == "bfloat16":
         return torch.from_numpy(np.array(value).view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(np.array(value))
+
+
+def _is_functional(node: Any) -> bool:
+    """Whether a call changes none of its arguments, as far as its schema tells."""
+    schema = getattr(node.target, "_schema", None)
+    return node.op != "call_function" or _is_getitem(node) or (schema is not None and not schema.is_mutable)
 
 
 def _is_getitem(node: Any) -> bool:
