@@ -163,7 +163,11 @@ class OnnxSide:
         single = {node.inputs[n] for n in kept_single(node.op) if n < len(node.inputs)}
         given = {n: v if n in single else doubled_value(v) for n, v in given.items()}
         kernel = None if node.domain not in ("", "ai.onnx", "com.microsoft") else KERNELS.get(node.op)
-        if kernel is not None and (found := kernel(node.proto, [given.get(name) for name in node.inputs])) is not None:
+        try:
+            found = None if kernel is None else kernel(node.proto, [given.get(name) for name in node.inputs])
+        except ValueError as error:
+            raise UnavailableError(str(error)) from None
+        if found is not None:
             return found
         return self._exact_by_engine(node, given)
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _ELEMENTWISE: Final = TORCH.having("pointwise", "movement", "transparent")
 _STILL: Final = ("getitem",)
+_DROPPING: Final = "dropout"
+_COPY: Final = "aten.clone.default"
 _NARROW: Final = ("float32", "float16", "bfloat16")
 
 
@@ -101,7 +103,7 @@ class TorchSide:
         return Operation(
             index=index,
             name=str(node.name),
-            op=_op_name(node.target),
+            op=_COPY if _is_idle(node) else _op_name(node.target),
             inputs=tuple(self._named(str(one.name)) for one in _tensors(node)),
             outputs=outputs,
             node=str(node.name),
@@ -242,6 +244,11 @@ def from_numpy(value: Array) -> Any:
     if value.dtype.name == "bfloat16":
         return torch.from_numpy(np.array(value).view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(np.array(value))
+
+
+def _is_idle(node: Any) -> bool:
+    """Whether a call is a dropout that is left out in evaluation."""
+    return _DROPPING in _op_name(node.target) and node.args[-1] is False
 
 
 def _is_functional(node: Any) -> bool:

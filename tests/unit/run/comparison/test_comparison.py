@@ -201,6 +201,28 @@ def test_a_sequence_is_handed_on_in_another_arithmetic() -> None:
         assert whynan.diff(a, None, {"x": numbers(3, 5)}, b_dtype=dtype).verdict == "clean"
 
 
+def test_nodes_in_another_order_than_that_of_execution_are_put_in_order() -> None:
+    a, turned = saved(mlp(), "a.onnx"), mlp()
+    nodes = list(turned.graph.node)
+    del turned.graph.node[:]
+    turned.graph.node.extend(reversed(nodes))
+    assert whynan.diff(a, saved(turned, "b.onnx"), {"x": numbers(4, 16)}).verdict == "clean"
+
+
+def test_what_is_computed_with_eight_bits_is_told_as_such() -> None:
+    scale, zero = np.float32(0.05), np.int8(0)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], name="quantize"),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], name="dequantize"),
+        helper.make_node("Exp", ["d"], ["y"]),
+    ]
+    b = saved(model(nodes, {"scale": scale, "zero": zero}, [3, 5]), "b.onnx")
+    a = saved(model([helper.make_node("Exp", ["x"], ["y"])], {}, [3, 5]), "a.onnx")
+    finding = whynan.diff(a, b, {"x": numbers(3, 5)}).findings[0]
+    assert finding.divergence is not None
+    assert finding.divergence.attributions[0].source == "precision"
+
+
 def test_what_is_done_in_place_is_no_change_of_what_was_read_before() -> None:
     class InPlace(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
