@@ -130,18 +130,18 @@ def _changed(original: onnx.ModelProto, change: Change, draw: random.Random) -> 
             values.reshape(-1)[draw.randrange(values.size)] += 1e-2
             tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
         case "epsilon":
-            _set(node, "epsilon", 1e-3)
+            set_attribute(node, "epsilon", 1e-3)
         case "axis":
-            _set(node, "axis", 0 if _get(node, "axis", -1) != 0 else 1)
+            set_attribute(node, "axis", 0 if _get(node, "axis", -1) != 0 else 1)
         case "gelu":
-            _set(node, "approximate", "none" if _get(node, "approximate", b"none") == b"tanh" else "tanh")
+            set_attribute(node, "approximate", "none" if _get(node, "approximate", b"none") == b"tanh" else "tanh")
         case "pad":
-            _set(node, "count_include_pad", 1 - _get(node, "count_include_pad", 0))
+            set_attribute(node, "count_include_pad", 1 - _get(node, "count_include_pad", 0))
         case "permutation":
             order = list(_get(node, "perm", []))
             one, other = draw.sample(range(len(order)), 2)
             order[one], order[other] = order[other], order[one]
-            _set(node, "perm", order)
+            set_attribute(node, "perm", order)
         case "mask":
             node.input[1] = node.input[2]
         case _:
@@ -170,7 +170,8 @@ def _get(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return default if found is None else helper.get_attribute_value(found)
 
 
-def _set(node: onnx.NodeProto, name: str, value: Any) -> None:
+def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
+    """Give a node an attribute in the place of the one of that name."""
     kept = [one for one in node.attribute if one.name != name]
     del node.attribute[:]
     node.attribute.extend([*kept, helper.make_attribute(name, value)])
