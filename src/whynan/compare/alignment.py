@@ -226,7 +226,7 @@ class Aligner:
         pairs = [(b, a, way) for b, (a, way) in self._found.pairs.items() if b in self._b.producers]
         above, below = _order(self._a, [a for _, a, _ in pairs])
         before, after = _order(self._b, [b for b, _, _ in pairs])
-        crossed = {
+        crossed: dict[int, int] = {
             n: found
             for n in range(len(pairs))
             if (found := above[n] & after[n] | below[n] & before[n]) and pairs[n][2] == "fingerprint"

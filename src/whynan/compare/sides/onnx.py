@@ -61,26 +61,13 @@ class OnnxSide:
         settings.session_config[_WEIGHTS] = str(folder)
         self.aliases: Mapping[str, str] = {}
         self.inputs: tuple[str, ...] = tuple(n for n in self.graph.inputs if not self.graph.is_constant(n))
+        self.input_values, self.outputs = self.inputs, self.graph.outputs
+        self.output_values = self.outputs
         self.operations: Sequence[Operation] = tuple(
             self._operation(node) for node in self.graph.nodes if node.op != "Constant"
         )
         self._sessions: dict[Any, Any] = {}
         self._exact: dict[Any, Any] = {}
-
-    @property
-    def input_values(self) -> tuple[str, ...]:
-        """The same."""
-        return self.inputs
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The outputs of the graph."""
-        return self.graph.outputs
-
-    @property
-    def output_values(self) -> tuple[str, ...]:
-        """The same."""
-        return self.graph.outputs
 
     @cached_property
     def _constants(self) -> dict[str, Array]:

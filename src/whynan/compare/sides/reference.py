@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
@@ -59,7 +59,7 @@ def run_each(side: Any, feeds: Mapping[str, Array], values: ValueStore, compute:
         for name, value in zip(operation.outputs, found, strict=False):
             alive[name] = value
             if isinstance(value, np.ndarray):
-                values.keep(name, value)
+                values.keep(name, cast("Array", value))
         for name in operation.inputs:
             if last[name] <= operation.index:
                 alive.pop(name, None)

@@ -165,12 +165,13 @@ class TorchSide:
 
     def evaluate(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
         """A call on other operands."""
-        found = self._call(operation, self._given(operands), exact=False)
-        return [to_numpy(tensor) if isinstance(tensor, self._torch.Tensor) else np.asarray(tensor) for tensor in found]
+        return self._arrays_of(self._call(operation, self._given(operands), exact=False))
 
     def exact(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
         """A call in float64."""
-        found = self._call(operation, self._given(operands), exact=True)
+        return self._arrays_of(self._call(operation, self._given(operands), exact=True))
+
+    def _arrays_of(self, found: list[Any]) -> list[Array]:
         return [to_numpy(tensor) if isinstance(tensor, self._torch.Tensor) else np.asarray(tensor) for tensor in found]
 
     def _given(self, operands: Mapping[str, Array]) -> Callable[[str], Any]:
