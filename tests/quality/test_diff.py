@@ -258,10 +258,11 @@ def test_a_change_of_the_model_is_no_hazard_of_the_exporter(name: str, tmp_path:
     path = tmp_path / "changed.onnx"
     assert export_diff(function, operands, path).verdict == "clean"
     changed = onnx.load(path)
-    set_attribute(next(node for node in changed.graph.node if node.op_type == op), attribute, value)
+    node = next(node for node in changed.graph.node if node.op_type == op)
+    set_attribute(node, attribute, value)
     onnx.save(changed, path)
     report = whynan.diff(Function(function).eval(), path, list(operands))
-    assert (report.verdict, report.findings[0].rule) == ("divergent", "WN000")
+    assert (report.verdict, report.findings[0].rule, report.findings[0].node) == ("divergent", "WN000", node.name)
 
 
 @pytest.mark.parametrize("name", HAZARDS)
