@@ -201,6 +201,13 @@ def test_a_sequence_is_handed_on_in_another_arithmetic() -> None:
         assert whynan.diff(a, None, {"x": numbers(3, 5)}, b_dtype=dtype).verdict == "clean"
 
 
+def test_an_output_of_another_shape_is_a_note() -> None:
+    a = saved(model([helper.make_node("Flatten", ["x"], ["y"])], {}, [3, 5]), "a.onnx")
+    b = saved(model([helper.make_node("Flatten", ["x"], ["y"], axis=0)], {}, [3, 5]), "b.onnx")
+    notes = whynan.diff(a, b, {"x": numbers(3, 5)}).coverage.notes
+    assert "the output y of B has the shape [1, 15], and y of A [3, 5]" in notes
+
+
 def test_nodes_in_another_order_than_that_of_execution_are_put_in_order() -> None:
     a, turned = saved(mlp(), "a.onnx"), mlp()
     nodes = list(turned.graph.node)
