@@ -84,6 +84,7 @@ class Aligner:
         self._by_module()
         self._by_topology(strict=True)
         self._by_fingerprint()
+        self._uncross()
         self._by_topology(strict=False)
         self._backwards()
         self._by_topology(strict=False)
@@ -216,6 +217,26 @@ class Aligner:
         for here, there in nearest_pairs(ours, theirs, self._places(known), makers):
             self._pair(there, here, "fingerprint")
 
+    def _uncross(self) -> None:
+        """Take apart what numbers alone have paired against the order in which others are made of each other.
+
+        A value that a small addend hardly moves is near to several: no value of A that is made of a partner of another
+        can be the partner of what that other is made of. The pairs that contradict most others go first.
+        """
+        pairs = [(b, a, way) for b, (a, way) in self._found.pairs.items() if b in self._b.producers]
+        above, below = _order(self._a, [a for _, a, _ in pairs])
+        before, after = _order(self._b, [b for b, _, _ in pairs])
+        crossed: dict[int, int] = {
+            n: found
+            for n in range(len(pairs))
+            if (found := above[n] & after[n] | below[n] & before[n]) and pairs[n][2] == "fingerprint"
+        }
+        while crossed:
+            worst = max(crossed, key=lambda n: crossed[n].bit_count())
+            self._found.remove(pairs[worst][0])
+            del crossed[worst]
+            crossed = {n: left for n, found in crossed.items() if (left := found & ~(1 << worst))}
+
     def _places(self, known: Sequence[tuple[str, str]]) -> tuple[dict[str, int], dict[str, int]]:
         """Of each value of both sides how many aligned ones lie before it."""
         return (
@@ -230,6 +251,32 @@ class Aligner:
         if value.shape != ours.shape and (exact_shape or value.size != ours.size):
             return False
         return self._found.add(there, here, way)
+
+
+def _order(run: SideRun, names: Sequence[str]) -> tuple[list[int], list[int]]:
+    """Of each of some values those that it is made of, and those that are made of it, as bits."""
+    place = {name: number for number, name in enumerate(names)}
+    found = [0] * len(names), [0] * len(names)
+    reached: dict[str, int] = {}
+    for operation in run.side.operations:
+        made_of = 0
+        for name in operation.inputs:
+            made_of |= reached.get(name, 0)
+        for name in operation.outputs:
+            if (number := place.get(name)) is not None:
+                found[0][number] = made_of
+            reached[name] = made_of if number is None else made_of | 1 << number
+    reached.clear()
+    for operation in reversed(run.side.operations):
+        made = 0
+        for name in operation.outputs:
+            made |= reached.get(name, 0)
+            if (number := place.get(name)) is not None:
+                found[1][number] = reached.get(name, 0)
+                made |= 1 << number
+        for name in operation.inputs:
+            reached[name] = reached.get(name, 0) | made
+    return found
 
 
 def _makers(run: SideRun) -> dict[str, str]:

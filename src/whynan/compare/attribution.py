@@ -34,7 +34,7 @@ def attribute(a: SideRun, b: SideRun, culprit: Culprit, setting: Setting | None)
     """Where a divergence comes from, the likeliest first, each with its evidence."""
     weights = list(_weights(a, b, culprit))
     settings = list(_settings(culprit))
-    narrow = _narrowing(a, b, culprit)
+    narrow = _narrowing(b, culprit)
     if narrow is not None:
         yield "precision", narrow
     for evidence in weights[:2] or settings[:2]:
@@ -111,15 +111,22 @@ def _word(value: str | None) -> str:
     return "unset" if value is None else value
 
 
-def _narrowing(a: SideRun, b: SideRun, culprit: Culprit) -> str | None:
-    """A cast to a narrower format on B's side alone."""
-    ours = {o.op for o in culprit.other.operations if base(o.op) in _CASTS}
+def _narrowing(b: SideRun, culprit: Culprit) -> str | None:
+    """A cast to a narrower format, or a quantization to whole numbers of eight bits, on B's side alone."""
+    ours = {base(o.op) for o in culprit.other.operations}
     for operation in culprit.stretch.operations:
         value = b.values.get(operation.outputs[0])
         read = b.value(operation.inputs[0]) if operation.inputs else None
-        if base(operation.op) not in _CASTS or value is None or read is None or not is_floating(value):
+        if base(operation.op) in ours or value is None or read is None:
             continue
-        if unit_roundoff(value.dtype) > unit_roundoff(read.dtype) and not ours:
+        if any(one is not None and _is_quantized(one) for one in map(b.value, (*operation.inputs, *operation.outputs))):
+            return f"{operation.op} {operation.name} of B computes with eight bits, A does not"
+        if base(operation.op) not in _CASTS or not is_floating(value) or ours & {*_CASTS}:
+            continue
+        if unit_roundoff(value.dtype) > unit_roundoff(read.dtype):
             return f"{operation.op} {operation.name} of B rounds {read.dtype.name} to {value.dtype.name}, A does not"
-    del a
     return None
+
+
+def _is_quantized(value: Array) -> bool:
+    return value.dtype.kind in "iu" and value.dtype.itemsize == 1

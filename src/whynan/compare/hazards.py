@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from whynan.compare.spelling import base
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from whynan.compare.culprits import Culprit
+
+
+_NEAR_TURN: Final = 1e-3
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +25,14 @@ class Hazard:
     code: str
     name: str
     explanation: str
+    holds: Callable[[Culprit], bool] = lambda culprit: culprit.sort != "meaning"
+    """Whether it may be what a divergence comes from; most formulas are the operator's in exact arithmetic."""
+
+
+def _argument(culprit: Culprit, place: int) -> str:
+    """An argument of A's operator as text, empty where it is left out."""
+    said: list[Any] = ast.literal_eval(culprit.other.operations[-1].settings)
+    return str(said[place]) if place < len(said) and isinstance(said[place], str) else ""
 
 
 HAZARDS: Final[Mapping[str, Hazard]] = {
@@ -29,6 +42,7 @@ HAZARDS: Final[Mapping[str, Hazard]] = {
         "The exporter writes atan2 as the arctangent of a quotient and adds or subtracts pi by the signs. For "
         "(0, x < 0) the quotient is -0, and pi gets the wrong sign. Mask the two parts themselves "
         "instead of magnitude and phase.",
+        lambda culprit: abs(abs(culprit.a - culprit.b) - math.tau) < _NEAR_TURN,
     ),
     "log_sigmoid": Hazard(
         "WNX02",
@@ -73,28 +87,33 @@ HAZARDS: Final[Mapping[str, Hazard]] = {
         "WNX09",
         "average-pool-divisor",
         "ONNX's AveragePool has no divisor_override: the exporter leaves it out, and the mean is over the window.",
+        lambda culprit: _argument(culprit, 6) not in ("", "None"),
     ),
     "scatter_reduce": Hazard(
         "WNX10",
         "scatter-mean-as-sum",
         "ONNX's ScatterElements has no mean: the exporter writes the sum. Divide by the counts yourself.",
+        lambda culprit: _argument(culprit, 4) == "mean",
     ),
     "cross_entropy_loss": Hazard(
         "WNX11",
         "label-smoothing-lost",
         "ONNX's SoftmaxCrossEntropyLoss has no label smoothing: the exporter leaves it out. Write the loss by hand.",
+        lambda culprit: _argument(culprit, 5) not in ("", "0.0"),
     ),
     "scaled_dot_product_attention": Hazard(
         "WNX12",
         "attention-row-fully-masked",
         "A row of which every key is masked is 0 in torch. The exported softmax gives NaN there for a mask of -Inf, "
         "and the mean of the values for one of the smallest number. Keep one key, or multiply the result by the mask.",
+        lambda culprit: culprit.a == 0,
     ),
     "topk": Hazard(
         "WNX13",
         "topk-tie",
         "Which of equal elements topk takes is not defined, and the engines take others. Do not rely on its indices "
         "where values can be equal.",
+        lambda culprit: culprit.sort == "decision",
     ),
     "elu": Hazard(
         "WNX14",
@@ -105,11 +124,13 @@ HAZARDS: Final[Mapping[str, Hazard]] = {
         "WNX15",
         "maximum-drops-nan",
         "torch's maximum carries NaN on, and ONNX Runtime's leaves it out: a NaN upstream is hidden in the export.",
+        lambda culprit: math.isnan(culprit.a),
     ),
     "sign": Hazard(
         "WNX16",
         "sign-of-nan",
         "torch gives 0 for the sign of NaN, and ONNX Runtime NaN.",
+        lambda culprit: math.isnan(culprit.b) and not math.isnan(culprit.a),
     ),
 }  # fmt: skip
 """By torch's operator."""
@@ -151,5 +172,5 @@ def hazard_of(culprit: Culprit) -> Hazard | None:
         if name == "div" and any(base(o.op) == "Floor" for o in culprit.stretch.operations):
             name = "floor_divide"
         if (found := HAZARDS.get(_SAME.get(name, name))) is not None:
-            return found
+            return found if found.holds(culprit) else None
     return None

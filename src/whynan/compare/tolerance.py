@@ -157,6 +157,8 @@ class Rounding:
     def _noisy(self, seed: int, *, sums: bool) -> Array:
         draw = _Signs(seed, mixes=mixes(self._stretch.operations))
         unit = self._roundoff
+        sizes = set[str]()
+        """Values that are computed of whole numbers and single constants alone, as the sizes of a shape are."""
 
         def perturbed(value: Array) -> Array:
             if not is_floating(value) or value.size == 1:
@@ -167,9 +169,12 @@ class Rounding:
             whole = self._operands(operation, operands)
             fresh = {n: v if n in operands or operation.holds_bodies else perturbed(v) for n, v in whole.items()}
             found = self._side.exact(operation, fresh)
+            still = (not is_floating(v) or n in sizes or (n not in operands and v.size == 1) for n, v in whole.items())
+            if quiet := bool(whole) and all(still):
+                sizes.update(operation.outputs)
             made: list[Array] = []
             for value in found:
-                if not is_floating(value):
+                if quiet or not is_floating(value):
                     made.append(value)
                     continue
                 size = unit * np.abs(value)

@@ -1,4 +1,4 @@
-"""Models that are exported in several ways: a residual network, a transformer, a recurrent one, one of waves."""
+"""Models that are exported in several ways: ResNet-50, a transformer, an LSTM, a loop, one of waves."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,34 +18,34 @@ EXPORTS = {"d18": (True, 18), "d20": (True, 20), "t17": (False, 17), "t13": (Fal
 
 
 class Block(nn.Module):
-    """Two convolutions beside a short cut."""
+    """Three convolutions beside a short cut."""
 
-    def __init__(self, before: int, after: int, stride: int) -> None:
+    def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(before, after, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(after)
-        self.conv2 = nn.Conv2d(after, after, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(after)
-        same = stride == 1 and before == after
+        after = 4 * width
+        self.conv1, self.bn1 = nn.Conv2d(before, width, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width)
+        self.conv3, self.bn3 = nn.Conv2d(width, after, 1, bias=False), nn.BatchNorm2d(after)
         shortcut = nn.Sequential(nn.Conv2d(before, after, 1, stride, bias=False), nn.BatchNorm2d(after))
-        self.down = nn.Identity() if same else shortcut
+        self.down = nn.Identity() if before == after else shortcut
 
     def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.bn1(self.conv1(x)))
-        return F.relu(self.bn2(self.conv2(y)) + self.down(x))
+        y = F.relu(self.bn2(self.conv2(F.relu(self.bn1(self.conv1(x))))))
+        return F.relu(self.bn3(self.conv3(y)) + self.down(x))
 
 
-class ResNet(nn.Module):
-    """A residual network with the statistics of one that was trained."""
+class ResNet50(nn.Module):
+    """ResNet-50 with the statistics of one that was trained."""
 
-    def __init__(self, width: int = 16) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Conv2d(3, width, 3, 1, 1, bias=False)
-        self.bn = nn.BatchNorm2d(width)
-        sizes = [width, width, width, 2 * width, 2 * width, 4 * width, 4 * width]
-        strides = [1, 1, 2, 1, 2, 1]
-        self.layers = nn.Sequential(*(Block(*pair) for pair in zip(sizes[:-1], sizes[1:], strides, strict=True)))
-        self.fc = nn.Linear(4 * width, 10)
+        self.stem, self.bn = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
+        blocks, before = list[nn.Module](), 64
+        for width, count in ((64, 3), (128, 4), (256, 6), (512, 3)):
+            for number in range(count):
+                blocks.append(Block(before, width, 1 if number or width == 64 else 2))
+                before = 4 * width
+        self.layers, self.fc = nn.Sequential(*blocks), nn.Linear(before, 1000)
         for module in self.modules():
             if isinstance(module, nn.BatchNorm2d):
                 assert module.running_mean is not None
@@ -55,7 +56,7 @@ class ResNet(nn.Module):
                 nn.init.normal_(module.bias, 0, 0.1)
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.layers(F.max_pool2d(F.relu(self.bn(self.stem(x))), 2))
+        y = self.layers(F.max_pool2d(F.relu(self.bn(self.stem(x))), 3, 2, 1))
         return self.fc(F.adaptive_avg_pool2d(y, 1).flatten(1))
 
 
@@ -139,17 +140,48 @@ class Wave(nn.Module):
         return torch.sqrt(y * y + 1e-6), torch.exp(-y.abs()).mean(-1)
 
 
+class Loop(nn.Module):
+    """A recurrence by hand, which is a Loop in every export."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate, self.mix, self.given = nn.Linear(6, 8), nn.Linear(8, 8), nn.Linear(6, 8)
+        self.head = nn.Linear(8, 3)
+
+    def step(self, x: Tensor, h: Tensor) -> Tensor:
+        gate = torch.sigmoid(self.gate(x))
+        return gate * h + (1 - gate) * torch.tanh(self.mix(h) + self.given(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        def step(n: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
+            return n + 1, self.step(torch.index_select(x, 0, n.reshape(1))[0], h)
+
+        first = torch.tensor(0), torch.zeros(x.shape[1], 8)
+        return self.head(torch.while_loop(lambda n, _: n < x.shape[0], step, first)[1])
+
+
+class ScriptedLoop(Loop):
+    """The same for the exporter that takes TorchScript."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = torch.zeros(x.shape[1], 8)
+        for n in range(x.shape[0]):
+            h = self.step(x[n], h)
+        return self.head(h)
+
+
 def _made() -> Iterator[tuple[str, nn.Module, dict[str, Tensor]]]:
     torch.manual_seed(0)
-    yield "resnet", ResNet(), {"x": torch.randn(2, 3, 32, 32)}
+    yield "resnet50", ResNet50(), {"x": torch.randn(1, 3, 64, 64)}
     mask = torch.ones(2, 12)
     mask[1, 9:] = 0
     yield "transformer", Transformer(), {"ids": torch.randint(0, 100, (2, 12)), "mask": mask}
     yield "recurrent", Recurrent(), {"x": torch.randn(2, 7, 8)}
     yield "wave", Wave(), {"x": torch.randn(2, 4, 20)}
+    yield "loop", Loop(), {"x": torch.randn(5, 2, 6)}
 
 
-MODELS = ("resnet", "transformer", "recurrent", "wave")
+MODELS = ("resnet50", "transformer", "recurrent", "wave", "loop")
 
 
 @cache
@@ -163,9 +195,14 @@ def exported(folder: Path) -> dict[str, dict[str, np.ndarray]]:
             warnings.simplefilter("ignore")
             torch.export.save(torch.export.export(module, (), kwargs=given), folder / f"{name}.pt2")
             for tag, (dynamo, opset) in EXPORTS.items():
-                more = {"external_data": False} if dynamo else {}
+                more: dict[str, Any] = {"external_data": False} if dynamo else {}
+                exportable: Any = module
+                if isinstance(module, Loop) and not dynamo:
+                    exportable = ScriptedLoop().eval()
+                    exportable.load_state_dict(module.state_dict())
+                    exportable, more = torch.jit.script(exportable), {"dynamic_axes": {"x": {0: "length"}}}
                 torch.onnx.export(
-                    module,
+                    exportable,
                     tuple(given.values()),
                     str(folder / f"{name}-{tag}.onnx"),
                     input_names=list(given),

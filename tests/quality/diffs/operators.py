@@ -49,6 +49,11 @@ class Exported(NamedTuple):
     right: bool
     exact: bool
 
+    def operators(self) -> set[str]:
+        """The operators of its program."""
+        graph = torch.export.export(self.module, tuple(self.inputs.values())).graph
+        return {str(node.target) for node in graph.nodes if node.op == "call_function"}
+
 
 def exports(part: int, parts: int, path: Path) -> Iterator[Exported]:
     """One sample of each operator of a part that can be exported; the model is at the path until the next one."""

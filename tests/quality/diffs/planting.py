@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,12 +46,22 @@ class Planted(NamedTuple):
     kind: str
 
 
+def every(graph: onnx.GraphProto) -> Iterator[tuple[onnx.GraphProto, onnx.NodeProto]]:
+    """The nodes of a graph and of the bodies in it, each with the graph that it stands in."""
+    for node in graph.node:
+        yield graph, node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from every(attribute.g)
+
+
 def changes(model: onnx.ModelProto) -> list[Change]:
     """All that can be changed in a model."""
+    nodes = list(every(model.graph))
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    readers = Counter(name for node in model.graph.node for name in node.input)
+    readers = Counter(name for _, node in nodes for name in node.input)
     found: list[Change] = []
-    for place, node in enumerate(model.graph.node):
+    for place, (_, node) in enumerate(nodes):
         for operand, name in enumerate(node.input):
             tensor = weights.get(name)
             alone = tensor is not None and tensor.data_type == TensorProto.FLOAT and readers[name] == 1
@@ -81,7 +92,7 @@ def planted(
         if disguise:
             names = renamed(made.model)
             made = made._replace(names=frozenset(names.get(name, name) for name in made.names))
-        nodes = (node.name for node in made.model.graph.node if made.names & {*node.output, node.name})
+        nodes = (node.name for _, node in every(made.model.graph) if made.names & {*node.output, node.name})
         return made._replace(names=made.names | frozenset(nodes))
     return None
 
@@ -110,7 +121,7 @@ def _moved(before: list[Any], model: onnx.ModelProto, feeds: dict[str, np.ndarra
 def _changed(original: onnx.ModelProto, change: Change, draw: random.Random) -> Planted | None:
     model = onnx.ModelProto()
     model.CopyFrom(original)
-    node = model.graph.node[change.node]
+    graph, node = list(every(model.graph))[change.node]
     names = frozenset((node.output[0],))
     match change.kind:
         case "weight":
@@ -119,37 +130,38 @@ def _changed(original: onnx.ModelProto, change: Change, draw: random.Random) -> 
             values.reshape(-1)[draw.randrange(values.size)] += 1e-2
             tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
         case "epsilon":
-            _set(node, "epsilon", 1e-3)
+            set_attribute(node, "epsilon", 1e-3)
         case "axis":
-            _set(node, "axis", 0 if _get(node, "axis", -1) != 0 else 1)
+            set_attribute(node, "axis", 0 if _get(node, "axis", -1) != 0 else 1)
         case "gelu":
-            _set(node, "approximate", "none" if _get(node, "approximate", b"none") == b"tanh" else "tanh")
+            set_attribute(node, "approximate", "none" if _get(node, "approximate", b"none") == b"tanh" else "tanh")
         case "pad":
-            _set(node, "count_include_pad", 1 - _get(node, "count_include_pad", 0))
+            set_attribute(node, "count_include_pad", 1 - _get(node, "count_include_pad", 0))
         case "permutation":
             order = list(_get(node, "perm", []))
             one, other = draw.sample(range(len(order)), 2)
             order[one], order[other] = order[other], order[one]
-            _set(node, "perm", order)
+            set_attribute(node, "perm", order)
         case "mask":
             node.input[1] = node.input[2]
         case _:
-            return _cast(model, change.node)
+            return _cast(model, graph, node)
     return Planted(model, names, change.kind)
 
 
-def _cast(model: onnx.ModelProto, place: int) -> Planted | None:
+def _cast(model: onnx.ModelProto, graph: onnx.GraphProto, rounded: onnx.NodeProto) -> Planted | None:
     """The result of a node by way of float16."""
-    value = model.graph.node[place].output[0]
-    if value in {one.name for one in model.graph.output}:
+    value = rounded.output[0]
+    if value in {one.name for one in graph.output}:
         return None
     half, back = f"{value}_half", f"{value}_back"
-    for node in model.graph.node:
+    place = next(number for number, node in enumerate(graph.node) if value in node.output)
+    for node in graph.node:
         node.input[:] = [back if name == value else name for name in node.input]
     down = helper.make_node("Cast", [value], [half], name=f"{half}_cast", to=TensorProto.FLOAT16)
     up = helper.make_node("Cast", [half], [back], name=f"{back}_cast", to=TensorProto.FLOAT)
-    model.graph.node.insert(place + 1, down)
-    model.graph.node.insert(place + 2, up)
+    graph.node.insert(place + 1, down)
+    graph.node.insert(place + 2, up)
     return Planted(model, frozenset((down.name, up.name, half, back)), "cast")
 
 
@@ -158,7 +170,8 @@ def _get(node: onnx.NodeProto, name: str, default: Any) -> Any:
     return default if found is None else helper.get_attribute_value(found)
 
 
-def _set(node: onnx.NodeProto, name: str, value: Any) -> None:
+def set_attribute(node: onnx.NodeProto, name: str, value: Any) -> None:
+    """Give a node an attribute in the place of the one of that name."""
     kept = [one for one in node.attribute if one.name != name]
     del node.attribute[:]
     node.attribute.extend([*kept, helper.make_attribute(name, value)])
@@ -172,14 +185,16 @@ def renamed(model: onnx.ModelProto) -> dict[str, str]:
     def other(name: str) -> str:
         return name if not name or name in kept else names.setdefault(name, f"t{len(names)}")
 
-    for tensor in model.graph.initializer:
-        tensor.name = other(tensor.name)
-    for number, node in enumerate(model.graph.node):
+    for number, (_, node) in enumerate(every(model.graph)):
         names[node.name] = node.name = f"n{number}"
         del node.metadata_props[:]
         node.doc_string = ""
         node.input[:] = [other(name) for name in node.input]
         node.output[:] = [other(name) for name in node.output]
-    del model.graph.value_info[:]
+    graphs = {id(graph): graph for graph, _ in every(model.graph)}
+    for graph in graphs.values():
+        for one in (*graph.initializer, *graph.input, *graph.output):
+            one.name = other(one.name)
+        del graph.value_info[:]
     del model.metadata_props[:]
     return names

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import onnx
 from onnx import helper
 
@@ -73,3 +76,25 @@ def test_values_of_other_shapes_are_no_pair() -> None:
     plain = [helper.make_node("Identity", ["x"], ["v"]), helper.make_node("Exp", ["v"], ["y"])]
     found = aligned(ran(model(plain, {}, [3, 5]), x), ran(model(flat, {}, [3, 5]), x))
     assert "v" not in found.pairs
+
+
+def residual(names: str, adding: str) -> onnx.ModelProto:
+    """A sum that addends hardly move, each of which is made of the sum before it."""
+    values = [f"{names}{n}" for n in range(7)]
+    nodes = [helper.make_node("Identity", ["x"], [values[0]])]
+    for number, (before, after) in enumerate(itertools.pairwise(values)):
+        nodes += [
+            helper.make_node("Softmax", [before], [f"{after}s"], axis=number % 2),
+            helper.make_node("Mul", [f"{after}s", "tiny"], [f"{after}m"]),
+            helper.make_node(adding, [before, f"{after}m"], [after]),
+        ]
+    nodes.append(helper.make_node("Exp", [values[-1]], ["y"]))
+    return model(nodes, {"tiny": np.float32(2e-6)}, [16, 16])
+
+
+def test_values_that_are_nearly_the_same_are_aligned_in_the_order_in_which_they_are_made() -> None:
+    x = numbers(16, 16)
+    found = aligned(ran(residual("one", "Add"), x), ran(residual("other", "Sum"), x + np.float32(1e-6)))
+    pairs = {there: here for there, (here, _) in found.pairs.items() if there.startswith("other")}
+    assert all(there.removeprefix("other") == here.removeprefix("one") for there, here in pairs.items())
+    assert {f"other{n}s" for n in range(1, 7)} <= set(pairs)

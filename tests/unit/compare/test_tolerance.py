@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from onnx import helper
+from onnx import TensorProto, helper
 
 from tests.unit.compare.models import model, numbers, ran
 from whynan.compare.tolerance import Rounding, usual_size
@@ -49,6 +49,19 @@ def test_a_long_sum_is_entitled_to_the_sum_of_its_magnitudes() -> None:
 def test_a_jump_is_entitled_to_nothing() -> None:
     found = rounding([helper.make_node("Floor", ["x"], ["y"])], {}, np.float32([3.0, 2.9999998])).exact()
     assert float(found.kernel.max()) < 1e-5
+
+
+def test_a_size_that_is_computed_is_not_rounded() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Cast", ["shape"], ["sizes"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["sizes", "scale"], ["scaled"]),
+        helper.make_node("Cast", ["scaled"], ["whole"], to=TensorProto.INT64),
+        helper.make_node("Expand", ["x", "whole"], ["y"]),
+    ]
+    found = rounding(nodes, {"scale": np.float32(1)}, numbers(3, 5)).exact()
+    assert found.value.shape == (3, 5)
+    assert float(found.kernel.max()) < 100 * UNIT * float(np.abs(found.value).max())
 
 
 def test_the_fill_of_a_mask_is_of_no_usual_size() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import numpy as np
 
@@ -30,36 +30,10 @@ class EmulatedSide:
         self.label = side.label
         self.kind: Literal["onnx", "torch"] = side.kind
         self.roundoff: float | None = format_of(self._format).eps / 2
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """Those of the side."""
-        return self._side.inputs
-
-    @property
-    def input_values(self) -> tuple[str, ...]:
-        """Those of the side."""
-        return self._side.input_values
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Those of the side."""
-        return self._side.outputs
-
-    @property
-    def output_values(self) -> tuple[str, ...]:
-        """Those of the side."""
-        return self._side.output_values
-
-    @property
-    def operations(self) -> Sequence[Operation]:
-        """Those of the side."""
-        return self._side.operations
-
-    @property
-    def aliases(self) -> Mapping[str, str]:
-        """Those of the side."""
-        return self._side.aliases
+        self.inputs, self.input_values = side.inputs, side.input_values
+        self.outputs, self.output_values = side.outputs, side.output_values
+        self.operations: Sequence[Operation] = side.operations
+        self.aliases: Mapping[str, str] = side.aliases
 
     def constant(self, name: str) -> Array | None:
         """A constant, rounded."""
@@ -94,7 +68,7 @@ class EmulatedSide:
     def _with_constants(self, operation: Operation, operands: Mapping[str, Array]) -> dict[str, Array]:
         rounded = {name: self._rounded(value) for name, value in operands.items()}
         for name in operation.inputs:
-            if name and name not in rounded and (value := self._side.constant(name)) is not None and _matters(value):
+            if name and name not in rounded and (value := self._side.constant(name)) is not None and is_floating(value):
                 rounded[name] = self._rounded(value)
         return rounded
 
@@ -104,8 +78,10 @@ class EmulatedSide:
         dtype = np.float32 if constant is None else constant.dtype
         return value.astype(dtype) if is_floating(value) else value
 
-    def _rounded(self, value: Array) -> Array:
-        if not is_floating(value) or self._format == "float64":
+    def _rounded(self, value: Any) -> Any:
+        if isinstance(value, list):
+            return [self._rounded(one) for one in cast("list[Any]", value)]
+        if self._format == "float64" or not is_floating(value):
             return value
         dtype: Any = np.float16
         if self._format == "bfloat16":
@@ -114,8 +90,3 @@ class EmulatedSide:
             dtype = ml_dtypes.bfloat16
         with np.errstate(all="ignore"):
             return value.astype(dtype).astype(value.dtype)
-
-
-def _matters(value: Array) -> bool:
-    """Whether rounding a constant changes more than a switch of the operation."""
-    return is_floating(value)

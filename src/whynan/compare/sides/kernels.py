@@ -83,11 +83,29 @@ def _fused_conv(node: Any, operands: Sequence[Array | None]) -> list[Array] | No
         return None
     if len(operands) > 3 and operands[3] is not None:
         made[0] = made[0] + operands[3]
+    return _activated(made[0], said)
+
+
+def _fused_gemm(node: Any, operands: Sequence[Array | None]) -> list[Array] | None:
+    """A product, an addend, and an activation."""
+    said, (one, other, *more) = attributes_of(node), operands
+    if one is None or other is None:
+        return None
+    product = (one.T if said.get("transA") else one) @ (other.T if said.get("transB") else other)
+    made = said.get("alpha", 1.0) * product
+    return _activated(made if not more or more[0] is None else made + said.get("beta", 1.0) * more[0], said)
+
+
+def _activated(x: Array, said: Mapping[str, Any]) -> list[Array] | None:
     match said.get("activation", b""):
         case b"":
-            return made
+            return [x]
         case b"Relu":
-            return [np.maximum(made[0], 0.0)]
+            return [np.maximum(x, 0.0)]
+        case b"Sigmoid":
+            return [_sigmoid(x)]
+        case b"Tanh":
+            return [np.tanh(x)]
         case _:
             return None
 
@@ -229,6 +247,7 @@ def _sigmoid(x: Array) -> Array:
 KERNELS: Final[Mapping[str, Kernel]] = {
     "Conv": _conv,
     "FusedConv": _fused_conv,
+    "FusedGemm": _fused_gemm,
     "Erf": lambda _, operands: None if operands[0] is None else [_erf(operands[0])],
     "Gelu": _gelu,
     "BiasGelu": _gelu,

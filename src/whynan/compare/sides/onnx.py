@@ -61,26 +61,13 @@ class OnnxSide:
         settings.session_config[_WEIGHTS] = str(folder)
         self.aliases: Mapping[str, str] = {}
         self.inputs: tuple[str, ...] = tuple(n for n in self.graph.inputs if not self.graph.is_constant(n))
+        self.input_values, self.outputs = self.inputs, self.graph.outputs
+        self.output_values = self.outputs
         self.operations: Sequence[Operation] = tuple(
             self._operation(node) for node in self.graph.nodes if node.op != "Constant"
         )
         self._sessions: dict[Any, Any] = {}
         self._exact: dict[Any, Any] = {}
-
-    @property
-    def input_values(self) -> tuple[str, ...]:
-        """The same."""
-        return self.inputs
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """The outputs of the graph."""
-        return self.graph.outputs
-
-    @property
-    def output_values(self) -> tuple[str, ...]:
-        """The same."""
-        return self.graph.outputs
 
     @cached_property
     def _constants(self) -> dict[str, Array]:
@@ -137,7 +124,11 @@ class OnnxSide:
             value = operands[name] if name in operands else self._constants.get(name)
             if value is not None:
                 given[name] = value
-        kinds = {name: kind_of(value) for name, value in given.items()}
+        try:
+            kinds = {name: kind_of(value) for name, value in given.items()}
+        except RuntimeError as error:
+            # of an empty sequence nobody knows the type any more
+            raise UnavailableError(str(error)) from None
         key = operation.index, tuple((name, kind.SerializeToString()) for name, kind in kinds.items())
         if key not in self._sessions:
             tapped = tap_nodes(self.graph, operation.index, operation.index + 1, kinds)
@@ -159,7 +150,11 @@ class OnnxSide:
         single = {node.inputs[n] for n in kept_single(node.op) if n < len(node.inputs)}
         given = {n: v if n in single else doubled_value(v) for n, v in given.items()}
         kernel = None if node.domain not in ("", "ai.onnx", "com.microsoft") else KERNELS.get(node.op)
-        if kernel is not None and (found := kernel(node.proto, [given.get(name) for name in node.inputs])) is not None:
+        try:
+            found = None if kernel is None else kernel(node.proto, [given.get(name) for name in node.inputs])
+        except ValueError as error:
+            raise UnavailableError(str(error)) from None
+        if found is not None:
             return found
         return self._exact_by_engine(node, given)
 

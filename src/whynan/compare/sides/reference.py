@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import onnx
@@ -58,7 +58,8 @@ def run_each(side: Any, feeds: Mapping[str, Array], values: ValueStore, compute:
         found = compute(operation, {name: alive[name] for name in operation.inputs if name in alive})
         for name, value in zip(operation.outputs, found, strict=False):
             alive[name] = value
-            values.keep(name, value)
+            if isinstance(value, np.ndarray):
+                values.keep(name, cast("Array", value))
         for name in operation.inputs:
             if last[name] <= operation.index:
                 alive.pop(name, None)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _ELEMENTWISE: Final = TORCH.having("pointwise", "movement", "transparent")
 _STILL: Final = ("getitem",)
+_DROPPING: Final = "dropout"
+_COPY: Final = "aten.clone.default"
 _NARROW: Final = ("float32", "float16", "bfloat16")
 
 
@@ -43,15 +45,18 @@ class TorchSide:
         self.label = label
         self._torch: Any = import_module("torch")
         self._device = device
-        # without any decomposition: what operations do in place is made an operation that gives something new
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            self._program = program.run_decompositions({})
+        self._program = program
+        if not all(_is_functional(node) for node in program.graph_module.graph.nodes):
+            # without any decomposition: what operations do in place is made an operation that gives something new
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                self._program = program.run_decompositions({})
         self._graph: Any = self._program.graph_module.graph
         signature: Any = self._program.graph_signature
         self.input_values = tuple(str(name) for name in signature.user_inputs if isinstance(name, str))
         self.inputs = tuple(names) if names is not None and len(names) == len(self.input_values) else self.input_values
         self._weights = self._bound(signature)
+        self._arrays: dict[str, Array | None] = {}
         self.aliases: Mapping[str, str] = {
             str(node.name): f"{node.args[0].name}.{node.args[1]}"
             for node in self._graph.nodes
@@ -98,7 +103,7 @@ class TorchSide:
         return Operation(
             index=index,
             name=str(node.name),
-            op=_op_name(node.target),
+            op=_COPY if _is_idle(node) else _op_name(node.target),
             inputs=tuple(self._named(str(one.name)) for one in _tensors(node)),
             outputs=outputs,
             node=str(node.name),
@@ -110,10 +115,10 @@ class TorchSide:
 
     def constant(self, name: str) -> Array | None:
         """A parameter, a buffer or a constant."""
-        if name in self._weights:
-            return to_numpy(self._weights[name])
-        held = self._attributes.get(name)
-        return None if held is None else to_numpy(held)
+        if name not in self._arrays:
+            held = self._weights.get(name, self._attributes.get(name))
+            self._arrays[name] = None if held is None else _shared(held)
+        return self._arrays[name]
 
     @cached_property
     def _attributes(self) -> dict[str, Any]:
@@ -160,12 +165,13 @@ class TorchSide:
 
     def evaluate(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
         """A call on other operands."""
-        found = self._call(operation, self._given(operands), exact=False)
-        return [to_numpy(tensor) if isinstance(tensor, self._torch.Tensor) else np.asarray(tensor) for tensor in found]
+        return self._arrays_of(self._call(operation, self._given(operands), exact=False))
 
     def exact(self, operation: Operation, operands: Mapping[str, Array]) -> list[Array]:
         """A call in float64."""
-        found = self._call(operation, self._given(operands), exact=True)
+        return self._arrays_of(self._call(operation, self._given(operands), exact=True))
+
+    def _arrays_of(self, found: list[Any]) -> list[Array]:
         return [to_numpy(tensor) if isinstance(tensor, self._torch.Tensor) else np.asarray(tensor) for tensor in found]
 
     def _given(self, operands: Mapping[str, Array]) -> Callable[[str], Any]:
@@ -219,13 +225,18 @@ class TorchSide:
 
 def to_numpy(tensor: Any) -> Array:
     """A tensor as an array of its own, bfloat16 in the dtype of ml_dtypes."""
+    return np.array(_shared(tensor))
+
+
+def _shared(tensor: Any) -> Array:
+    """A tensor as an array, on the same memory where it lies in that of the processor."""
     tensor = tensor.detach().cpu()
     if str(tensor.dtype) == "torch.bfloat16":
         import ml_dtypes
 
         torch: Any = import_module("torch")
-        return np.array(tensor.view(torch.uint16).numpy()).view(ml_dtypes.bfloat16)
-    return np.array(tensor.numpy())
+        return tensor.view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
 
 
 def from_numpy(value: Array) -> Any:
@@ -234,6 +245,17 @@ def from_numpy(value: Array) -> Any:
     if value.dtype.name == "bfloat16":
         return torch.from_numpy(np.array(value).view(np.uint16)).view(torch.bfloat16)
     return torch.from_numpy(np.array(value))
+
+
+def _is_idle(node: Any) -> bool:
+    """Whether a call is a dropout that is left out in evaluation."""
+    return _DROPPING in _op_name(node.target) and node.args[-1] is False
+
+
+def _is_functional(node: Any) -> bool:
+    """Whether a call changes none of its arguments, as far as its schema tells."""
+    schema = getattr(node.target, "_schema", None)
+    return node.op != "call_function" or _is_getitem(node) or (schema is not None and not schema.is_mutable)
 
 
 def _is_getitem(node: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -11,6 +12,7 @@ from whynan.compare.alignment import Aligner, Alignment, unaligned
 from whynan.compare.attribution import Setting
 from whynan.compare.bodies import Inner, inner_culprit
 from whynan.compare.effects import apart, bad_places, matters
+from whynan.compare.hazards import hazard_of
 from whynan.compare.introduced import Search
 from whynan.compare.sides.double import is_floating
 from whynan.compare.sides.operations import UnavailableError
@@ -71,6 +73,7 @@ def compare(request: Request) -> Found:
     found = compare_sides((first, second), (first.side(feeds.a), second.side(feeds.b)), feeds, request, setting=setting)
     if found.culprit is None and not found.both_bad:
         return _optimisation(found, request) or found
+    _localise_in_core_operators(found, request)
     return found
 
 
@@ -227,6 +230,24 @@ def _optimisation(found: Found, request: Request) -> Found | None:
             )
             return moved
     return None
+
+
+def _localise_in_core_operators(found: Found, request: Request) -> None:
+    """Find the node at fault where one operator of A stands for many of B: by A in the operators that it is made of."""
+    culprit, source = found.culprit, copy.copy(found.sources[0])
+    if culprit is None or found.a.side.kind != "torch" or source.settings.compiled or hazard_of(culprit):
+        return
+    if len(culprit.stretch.operations) <= len(culprit.other.operations):
+        return
+    source.settings = replace(source.settings, core=True)
+    try:
+        sides = source.side(found.feeds.a), found.b.side
+        finer = compare_sides((source, found.sources[1]), sides, found.feeds, request, setting=found.setting).culprit
+    except UsageError:
+        return
+    several = {operation.name: operation for operation in culprit.stretch.operations}
+    if finer is not None and finer.operation.name in several:
+        found.culprit = replace(culprit, operation=several[finer.operation.name])
 
 
 def _moved(run: SideRun, outputs: Mapping[str, Any], roundoff: float) -> bool:

@@ -30,6 +30,10 @@ def pair_outputs(a: SideRun, b: SideRun, notes: list[str]) -> dict[str, str]:
     for value in ours.values():
         if value not in found.values():
             notes.append(f"the output {value} of A has no partner in B")
+    for other, one in found.items():
+        x, y = a.value(one), b.value(other)
+        if x is not None and y is not None and x.shape != y.shape:
+            notes.append(f"the output {other} of B has the shape {list(y.shape)}, and {one} of A {list(x.shape)}")
     return found
 
 

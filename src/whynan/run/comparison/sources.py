@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from whynan.errors import UsageError
 from whynan.models.extras import need
+from whynan.traces.format import RUN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -185,6 +186,9 @@ def _by_name(name: str, settings: Settings) -> Source:
         return TorchSource(name, _program(name), settings)
     package, colon, attribute = name.partition(":")
     if not colon or not package or not attribute:
+        if os.path.exists(os.path.join(name, RUN)):
+            what = "is the trace of a run, which holds counts and ranges and not the values that are compared"
+            raise UsageError(f"{name} {what}", "give what was run, and its inputs: -i inputs.npz")
         what = "is none that diff reads" if os.path.exists(name) else "does not exist"
         raise UsageError(f"{name} {what}", HOW)
     return TorchSource(name, _imported(name, package, attribute), settings)

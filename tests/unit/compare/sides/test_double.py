@@ -41,6 +41,20 @@ def test_a_convolution_padded_to_the_same_size_is_the_engines() -> None:
     assert np.allclose(exact(node, {"w": weight}, x), run.values["y"], atol=1e-5)
 
 
+@pytest.mark.parametrize("activation", ["Relu", "Sigmoid", "Tanh"])
+def test_a_fused_product_is_the_engines(activation: str) -> None:
+    x, weights = numbers(3, 5), {"w": numbers(4, 5, seed=1), "b": numbers(4, seed=2)}
+    node = helper.make_node(
+        "FusedGemm", ["x", "w", "b"], ["y"], transB=1, alpha=0.5, domain="com.microsoft", activation=activation
+    )
+    whole = model([node], weights, [3, 5])
+    whole.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    run = ran(whole, x)
+    found = run.side.exact(run.side.operations[0], {"x": x})[0]
+    assert found.dtype == np.float64
+    assert np.allclose(found, run.values["y"], atol=1e-6)
+
+
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 @pytest.mark.parametrize(("kind", "gates"), [("LSTM", 4), ("GRU", 3)])
 def test_a_recurrent_node_is_the_engines(kind: str, gates: int, direction: str) -> None:

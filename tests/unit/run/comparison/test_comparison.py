@@ -16,6 +16,8 @@ from torch import nn
 import whynan
 from tests.unit.compare.models import mlp, model, numbers, renamed
 from whynan.errors import UsageError
+from whynan.records import ExitStatus, Run
+from whynan.traces.writer import TraceWriter
 
 
 @pytest.fixture(autouse=True)
@@ -188,6 +190,59 @@ def test_a_change_in_a_loop_is_found_at_the_inner_node() -> None:
     assert whynan.diff(loop(0.5, "a.onnx"), loop(0.5, "b.onnx"), {"x": np.float32([1, 2, 3])}).verdict == "clean"
 
 
+def test_a_sequence_is_handed_on_in_another_arithmetic() -> None:
+    nodes = [
+        helper.make_node("SplitToSequence", ["x", "one"], ["parts"], axis=0),
+        helper.make_node("ConcatFromSequence", ["parts"], ["joined"], axis=1),
+        helper.make_node("Exp", ["joined"], ["y"]),
+    ]
+    a = saved(model(nodes, {"one": np.int64(1)}, [3, 5]), "a.onnx")
+    for dtype in ("fp16", "fp64"):
+        assert whynan.diff(a, None, {"x": numbers(3, 5)}, b_dtype=dtype).verdict == "clean"
+
+
+def test_an_output_of_another_shape_is_a_note() -> None:
+    a = saved(model([helper.make_node("Flatten", ["x"], ["y"])], {}, [3, 5]), "a.onnx")
+    b = saved(model([helper.make_node("Flatten", ["x"], ["y"], axis=0)], {}, [3, 5]), "b.onnx")
+    notes = whynan.diff(a, b, {"x": numbers(3, 5)}).coverage.notes
+    assert "the output y of B has the shape [1, 15], and y of A [3, 5]" in notes
+
+
+def test_nodes_in_another_order_than_that_of_execution_are_put_in_order() -> None:
+    a, turned = saved(mlp(), "a.onnx"), mlp()
+    nodes = list(turned.graph.node)
+    del turned.graph.node[:]
+    turned.graph.node.extend(reversed(nodes))
+    assert whynan.diff(a, saved(turned, "b.onnx"), {"x": numbers(4, 16)}).verdict == "clean"
+
+
+def test_what_is_computed_with_eight_bits_is_told_as_such() -> None:
+    scale, zero = np.float32(0.05), np.int8(0)
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], name="quantize"),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["d"], name="dequantize"),
+        helper.make_node("Exp", ["d"], ["y"]),
+    ]
+    b = saved(model(nodes, {"scale": scale, "zero": zero}, [3, 5]), "b.onnx")
+    a = saved(model([helper.make_node("Exp", ["x"], ["y"])], {}, [3, 5]), "a.onnx")
+    finding = whynan.diff(a, b, {"x": numbers(3, 5)}).findings[0]
+    assert finding.divergence is not None
+    assert finding.divergence.attributions[0].source == "precision"
+
+
+def test_what_is_done_in_place_is_no_change_of_what_was_read_before() -> None:
+    class InPlace(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = x.exp()
+            z = y * 2
+            y.add_(1)
+            return z - y
+
+    module, x = InPlace().eval(), torch.randn(2, 3)
+    torch.onnx.export(module, (x,), "place.onnx", verbose=False, external_data=False)
+    assert whynan.diff(module, "place.onnx", [x]).verdict == "clean"
+
+
 def refused(*arguments: object, **named: object) -> str:
     with pytest.raises(UsageError) as caught:
         whynan.diff(*arguments, **named)  # pyright: ignore[reportArgumentType]
@@ -201,11 +256,14 @@ def test_what_cannot_be_compared_is_refused_in_a_line(snapshot: SnapshotAssertio
     two_inputs = two("e", "n")
     two_inputs.graph.input.append(helper.make_tensor_value_info("more", TensorProto.FLOAT, [1]))
     Path("text.txt").write_text("x", encoding="utf-8")
+    status = ExitStatus(script=0, whynan=0)
+    TraceWriter("trace").begin(Run(command="onnx a.onnx", exit_status=status, versions={}), {})
     said = {
         "no setting": refused(a, None, x),
         "no file": refused("lost.onnx", a, x),
         "no program": refused("lost.pt2", a, x),
         "no such form": refused("text.txt", a, x),
+        "a trace": refused("trace", a, x),
         "neither": refused(3, a, x),
         "no module": refused("nowhere:net", a, x),
         "nothing given": refused(a, a),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -37,7 +38,7 @@ class Executable:
         self.outer = outer
         self.graph = model.graph if graph is None else graph
         opsets = {entry.domain: entry.version for entry in model.opset_import}
-        self.nodes = tuple(_node(index, proto, opsets) for index, proto in enumerate(self.graph.node))
+        self.nodes = tuple(_node(index, proto, opsets) for index, proto in enumerate(_in_order(self.graph.node)))
         self.constants = {tensor.name: tensor for tensor in self.graph.initializer}
         self.sparse = {tensor.values.name: tensor for tensor in self.graph.sparse_initializer}
         self.inputs: dict[str, TypeProto] = {value.name: value.type for value in self.graph.input}
@@ -142,6 +143,18 @@ class Executable:
         # several elements in a byte
         whole = onnx.TensorProto(name=name, data_type=tensor.data_type, dims=shape, raw_data=raw.tobytes())
         return numpy_helper.to_array(whole)
+
+
+def _in_order(nodes: Sequence[onnx.NodeProto]) -> Sequence[onnx.NodeProto]:
+    """Nodes as they can be executed: converters append some to the end, and engines sort them."""
+    makers = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    needed = {i: [makers[name] for name in _reads(node) if name in makers] for i, node in enumerate(nodes)}
+    if all(maker < index for index, made_by in needed.items() for maker in made_by):
+        return nodes
+    try:
+        return [nodes[index] for index in TopologicalSorter(needed).static_order()]
+    except CycleError:
+        return nodes
 
 
 def _node(index: int, proto: onnx.NodeProto, opsets: dict[str, int]) -> Node:
