@@ -6,6 +6,8 @@ import ast
 from typing import TYPE_CHECKING, Final
 
 from whynan.analysis.chains import sink_links
+from whynan.ops.names import base_name
+from whynan.ops.table import TORCH
 from whynan.records import APPLICABLE, STATUSES, Member
 
 if TYPE_CHECKING:
@@ -61,8 +63,8 @@ class _Causes:
         if one.rank != other.rank or "inference" in (one.phase, other.phase):
             return False
         if not (_is_born(one) and _is_born(other)):
-            return _is_of_literal(one, other) or _is_of_literal(other, one)
-        if _one_edit(one, other):
+            return _is_of_literal(one, other) or _is_of_literal(other, one) or _are_of_one_literal(one, other)
+        if _one_edit(one, other) or _stand_on_one_pole(one, other):
             return True
         if one.site is None or other.site is None or one.site.file != other.site.file:
             return False
@@ -107,6 +109,32 @@ def _is_of_literal(one: Finding, other: Finding) -> bool:
     """Whether a constant of the program's and a birth do harm in one call, as a learning rate of Inf does in a step."""
     together = one.birth == "literal" and _is_born(other) and one.phase == other.phase == "optimizer"
     return together and one.site is not None and one.site == other.site
+
+
+def _are_of_one_literal(one: Finding, other: Finding) -> bool:
+    """Whether one element that came in, or that the program wrote, has arrived at both."""
+    mine, yours = ([link for link in f.chain if link.role == "cause"][-1:] for f in (one, other))
+    return one.birth == other.birth and one.rule == other.rule and bool(mine) and _origins(mine) == _origins(yours)
+
+
+def _stand_on_one_pole(one: Finding, other: Finding) -> bool:
+    """Whether what is divided by, or has no logarithm, is one number that one event has made."""
+    here, there = _on_pole(one), _on_pole(other)
+    if one.rule != other.rule or one.phase != other.phase or here is None or here != there:
+        return False
+    mine, yours = (_operand_causes(finding)[-1:] for finding in (one, other))
+    return bool(mine) and _origins(mine) == _origins(yours)
+
+
+def _on_pole(finding: Finding) -> tuple[object, ...] | None:
+    """The operand on a pole of the operation that a birth is, as far as it is known."""
+    name, poles = TORCH.poles.get(base_name(finding.op or "").rstrip("_"), ("", ()))
+    at = next((o for o in finding.element.operands if o.name == name and o.value in poles), None)
+    return None if at is None or at.expression is None else (at.expression, at.index, at.value)
+
+
+def _origins(links: Sequence[ChainLink]) -> list[object]:
+    return [(link.op, link.site, link.typed_summary) for link in links]
 
 
 def _one_edit(one: Finding, other: Finding) -> bool:

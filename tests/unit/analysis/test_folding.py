@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -82,7 +83,26 @@ def layers_behind_a_masked_row() -> Tensor:
     return loss
 
 
+def scale_that_two_statements_divide_by() -> Tensor:
+    rows = torch.tensor([[1.0, 3.0], [2.0, 2.0]])
+    scale = rows.amax(1, keepdim=True) - rows.amin(1, keepdim=True)
+    zero_point = torch.round(-rows.amin(1, keepdim=True) / scale)
+    return torch.round(rows / scale) + zero_point
+
+
+def row_that_came_in_bad_and_is_read_twice() -> Tensor:
+    weight = torch.ones(3, requires_grad=True)
+    target = torch.from_numpy(np.array([1.0, np.inf, 2.0], dtype=np.float32))
+    level = (weight - target).abs().mean()
+    slope = (weight - target).square().sum()
+    loss = level + slope
+    loss.backward()
+    return loss
+
+
 ONE: tuple[Program, ...] = (
+    scale_that_two_statements_divide_by,
+    row_that_came_in_bad_and_is_read_twice,
     vae_by_hand,
     dice_in_half,
     likelihood_of_a_gaussian,
@@ -234,7 +254,22 @@ def losses_of_one_object() -> Tensor:
     return _Losses().total()
 
 
+def _scaled(rows: Tensor, scale: Tensor) -> Tensor:
+    return rows / scale
+
+
+def _shifted(rows: Tensor, scale: Tensor) -> Tensor:
+    return (rows - 1) / scale
+
+
+def two_scales_of_one_name() -> Tensor:
+    rows = torch.tensor([[1.0, 3.0], [2.0, 2.0]])
+    spread = rows.amax(1, keepdim=True) - rows.amin(1, keepdim=True)
+    return _scaled(rows, spread) + _shifted(rows, (rows[:, :1] - 2).floor().relu())
+
+
 TWO: tuple[Program, ...] = (
+    two_scales_of_one_name,
     functions_in_one_statement,
     helper_that_fails_for_two_reasons,
     quotient_whose_zero_is_a_root,
