@@ -94,8 +94,8 @@ class ReplayOutcome:
     why: str = ""
     shared: bool = False
     """Whether it is of this rank's part of what several have summed."""
-    raised: bool = False
-    """Whether the program has raised an exception of its own."""
+    ended: bool = False
+    """Whether an exception of the program's own, or what looks at it, has ended it on its way."""
     log: ReadLog = dataclasses.field(default_factory=ReadLog)
     uncalled: int = 0
     """How many collectives of the step it has not come to."""
@@ -143,7 +143,7 @@ def replay(
     guard.here.replaying = True
     inside, guard.here.inside = guard.here.inside, False
     reached: list[StepEvidence] = []
-    failed = False
+    failed = arrived = False
     refused: list[OutsideAccess] = []
     left: list[object] = []
     """What a program leaves behind: the region is to see that it is held."""
@@ -304,7 +304,9 @@ def replay(
                     note_mended()
                 if way.is_whole and not reached and not refused:
                     reached.append(StepEvidence((), (), bad_loss=False))
-            except (ReplayArrival, OutsideAccess):
+            except ReplayArrival:
+                arrived = True
+            except OutsideAccess:
                 pass
             except TakenByHand:
                 why = "it takes from an iterator by hand, which cannot be rewound"
@@ -345,7 +347,12 @@ def replay(
             if scaler is not None:
                 last.callback(scaler.restore)
     if not reached:
-        return ReplayOutcome(None, why, raised=failed, uncalled=0 if exchanged is None else exchanged.uncalled)
+        return ReplayOutcome(
+            None,
+            why,
+            ended=(failed or arrived) and not refused,
+            uncalled=0 if exchanged is None else exchanged.uncalled,
+        )
     why = why if failed else ""
     if exchanged is None:
         return ReplayOutcome(reached[0], why, log=log)

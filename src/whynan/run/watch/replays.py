@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from whynan.verify.in_place.visits import Visits
 
     Around: TypeAlias = Callable[[], AbstractContextManager[Any]]
+    Ask: TypeAlias = Callable[[Capture], BaseException | None]
 
 
 # -- What led to a bad step, run once more to see its names, or with an edit; the program's state stays as it is -------
@@ -92,7 +93,7 @@ class ReplayRerunner:
         fault: Fault,
         *,
         eager: bool,
-        region: Callable[[], Region],
+        region: Callable[..., Region],
         looked: Callable[[Region, Fault, ReplayPlan], AbstractContextManager[None]],
         starts: tuple[ReplayPlan, ...],
         advised: bool = False,
@@ -106,8 +107,8 @@ class ReplayRerunner:
         self._starts = starts
         self._advised = advised
         self._seconds = _SECONDS
-        self._stopped = False
-        """Whether whynan has ended the run, so that the program may raise where it has not come to."""
+        self._stopped: Report | None = None
+        """What whynan has ended the run for, which has not come to what the program does behind that."""
         self._bad_reads: dict[tuple[str, int], int] = {} if fault.read_at is None else {fault.read_at: 1}
         """Where the program has read a bad number, at which read of that line."""
 
@@ -140,7 +141,9 @@ class ReplayRerunner:
         try:
             with record_visits(path, text, line) as (recorder, swap):
                 way = _relocated(self._way, path, text, recorder.tree)
-                outcome = self._replay(way, nullcontext)
+                region = self._region_to_stop()
+                looked = nullcontext if region is None else lambda: self._looked(region, self._fault, way)
+                outcome = self._replay(way, looked)
         except UsageError as error:
             return error.what
         except ValueError as error:
@@ -162,7 +165,8 @@ class ReplayRerunner:
 
     def unfaithful_births(self, first: Report, *, stopped: bool) -> str | None:
         """Why the way does not lead to all that a run has found, which whynan may have ended; None where it does."""
-        region, self._stopped = self._region(), stopped
+        self._stopped = first if stopped else None
+        region = self._region_to_stop() or self._region()
         outcome = self._replay(self._way, lambda: self._looked(region, self._fault, self._way))
         if not self._arrives(outcome):
             return RunOnce(f"no replay {self._way.where}: {outcome.why}; {RERUN}")
@@ -181,7 +185,21 @@ class ReplayRerunner:
         return RunOnce(f"{why}; {RERUN}") if self._advised else why
 
     def _arrives(self, outcome: ReplayOutcome) -> bool:
-        return outcome.judged is not None or (self._stopped and outcome.raised)
+        return outcome.judged is not None or (self._stopped is not None and outcome.ended)
+
+    def _region_to_stop(self) -> Region | None:
+        """What looks at a replay and ends it where whynan has ended the run; None where it has not."""
+        first = self._stopped
+        if first is None:
+            return None
+
+        def ask(capture: Capture) -> BaseException | None:
+            return ReplayArrival() if _births(first) <= _births(region.preview(capture)) else None
+
+        from whynan.training.replay import ReplayArrival
+
+        region = self._region(ask)
+        return region
 
     def _differs(self, outcome: ReplayOutcome) -> str | None:
         if outcome.judged is None or _is_faithful(self._way, outcome, self._fault):
@@ -537,7 +555,7 @@ class Replays:
         from whynan.replay.plan import replay_plans
         from whynan.training.replay import compiles
 
-        way = next(replay_plans([beginning], frames))
+        way, *_ = _shortest(list(replay_plans([beginning], frames)))
         raised = None if error is None else Raised(type(error), frames)
         nothing = StepEvidence((), (), bad_loss=False)
         fault = Fault(None, self._guard.steps + 1, nothing, raised=raised)
@@ -579,8 +597,8 @@ class Replays:
         return again.prove_report(report, keep=keep, progress=self._progress())
 
     def _make_rerunner(self, way: ReplayPlan, fault: Fault, *, eager: bool, advised: bool = False) -> ReplayRerunner:
-        def unrecorded() -> Region:
-            return Region(self._options, command=self.command, watched=CaptureOptions(), quiet=True)
+        def unrecorded(ask: Ask | None = None) -> Region:
+            return Region(self._options, command=self.command, watched=CaptureOptions(on_sink=ask), quiet=True)
 
         return ReplayRerunner(
             way,
@@ -656,9 +674,15 @@ def _has_mapped_memory() -> bool:
 
 
 def _shortest(found: list[TailPlan]) -> list[TailPlan]:
-    """Ways that are gone many times, for a proof: what runs the most first, unless that takes long."""
+    """Ways that are gone many times, for a proof: what runs the most first, unless that takes long.
+
+    With an edit the program goes on behind the function under ``no_grad`` that it was stopped in.
+    """
     now = time.monotonic()
-    return sorted(found, key=lambda way: now - way.began if now - way.began > _LONG else 0.0)
+    taken = {id(way): now - way.began for way in found}
+    return sorted(
+        found, key=lambda way: (taken[id(way)] if taken[id(way)] > _LONG else 0.0, not way.differentiates_as_then)
+    )
 
 
 def _replayed(report: Report, replay: Replay, notes: tuple[Note, ...]) -> Report:
