@@ -133,7 +133,7 @@ def test_what_a_process_has_written_is_there_when_it_leaves_though_a_stream_is_b
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        channel._FLUSH = 1.0  # pyright: ignore[reportPrivateUsage]
+        channel._FLUSH = 4.0  # pyright: ignore[reportPrivateUsage]
         kept = open(tmp_path / "log", "w")  # noqa: SIM115
         kept.write("kept")
         blocked = open(writer, "wb", buffering=1 << 20)  # noqa: SIM115
