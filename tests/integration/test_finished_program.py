@@ -389,43 +389,6 @@ def test_a_program_that_was_stopped_ahead_of_its_own_exception_is_replayed(tmp_p
     assert best(report)["status"] in ("verified", "guarded"), best(report)
 
 
-BUFFER = """\
-import torch
-from torch import nn
-
-
-class Codes(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.last = nn.Linear(2, 1)
-        self.register_buffer("counts", torch.zeros(3))
-        self.register_buffer("means", torch.ones(3))
-
-    def forward(self, x):
-        self.counts.index_add_(0, (x[:, 0] > 0).long(), torch.ones(len(x)))
-        self.means.copy_(x.sum() / self.counts)
-        return self.last(x)
-
-
-torch.manual_seed(0)
-net = Codes()
-optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-for step in range(3):
-    optimizer.zero_grad()
-    net(torch.randn(8, 2)).square().mean().backward()
-    optimizer.step()
-    print(step)
-"""
-
-
-@pytest.mark.proof
-def test_a_buffer_that_becomes_bad_ends_the_step_in_which_its_fix_is_proved(tmp_path: Path) -> None:
-    done, report = run(tmp_path, BUFFER)
-    (finding,) = report["findings"]
-    assert (finding["site"]["line"], finding["step"], done.stdout) == (14, 1, "")
-    assert best(report)["status"] == "guarded", best(report)
-
-
 @pytest.mark.proof
 @pytest.mark.parametrize("read", ["found.tolist()", "found[0].item()"])
 @pytest.mark.parametrize("after", ["", "loss.backward if loss > 9 else optimizer.step()"])

@@ -63,11 +63,17 @@ def launched(environment: Mapping[str, str]) -> Rank | None:
 def rank() -> Rank | None:
     """The rank of this process, by its launcher or by its process group; None where it is alone."""
     given = launched(os.environ)
-    distributed: Any = sys.modules.get("torch.distributed")
-    if given is not None or distributed is None or not distributed.is_available() or not distributed.is_initialized():
+    if given is not None or not has_group():
         return given
+    distributed = sys.modules["torch.distributed"]
     world = distributed.get_world_size()
     return Rank(distributed.get_rank(), world) if world > 1 else None
+
+
+def has_group() -> bool:
+    """Whether this process has joined a process group."""
+    distributed: Any = sys.modules.get("torch.distributed")
+    return distributed is not None and distributed.is_available() and distributed.is_initialized()
 
 
 _concerted = False

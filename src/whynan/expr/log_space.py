@@ -35,6 +35,8 @@ class LogSpace:
     match: Match = field(default_factory=Match)
     gains: bool = False
     """Whether an exponential and its logarithm have met."""
+    divides: bool = False
+    """Whether the terms of a sum are divided where the sum is divided by."""
     guards: tuple[str, ...] = ()
     """The selections that the term is a branch of: what is written around what may be out of a logarithm's domain."""
     bare: int = 0
@@ -161,7 +163,7 @@ class LogSpace:
 
     def _product(self, term: Term, depth: int) -> str | None:
         known = self.match, self.gains, self.bare
-        found = self._quotient(term, depth)
+        found = self._quotient(term, depth) if self.divides else None
         if found is not None:
             self._take(term)
             return found
@@ -254,11 +256,19 @@ def moved_operand(place: Place, node: object) -> ast.expr | None:
             return None
 
 
-def logarithm(reader: Reader, term: Term) -> tuple[str, Match] | None:
-    """The formula of a term that is a logarithm, in log space; with what it takes in. None where nothing is gained."""
+def logarithms(reader: Reader, term: Term) -> list[tuple[str, Match]]:
+    """The formulas in log space of a term that is a logarithm, each with what it takes in; none if nothing is gained.
+
+    The second divides the terms of a sum, where that is another one: its operands have to be of as many dimensions.
+    """
     scale, parts = coefficient(term)
     if len(parts) != 1 or parts[0].name != "log":
-        return None
-    found = LogSpace(reader, Match(nodes=term.own | parts[0].own, factors=() if scale == 1 else (number(scale),)))
-    formula = found.log(parts[0].operands[0])
-    return None if formula is None or not found.gains else (formula, found.match)
+        return []
+    made: dict[str, Match] = {}
+    for divides in (False, True):
+        match = Match(nodes=term.own | parts[0].own, factors=() if scale == 1 else (number(scale),))
+        found = LogSpace(reader, match, divides=divides)
+        formula = found.log(parts[0].operands[0])
+        if formula is not None and found.gains:
+            made.setdefault(formula, found.match)
+    return list(made.items())

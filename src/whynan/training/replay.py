@@ -132,9 +132,8 @@ def replay(
     parameters = guard.parameters() if fault.optimizer is None else fault.parameters()
     begun = rng()
     frames = [*(fault.raised.frames if fault.raised else ()), *stack(libraries=True)]
-    roots = [fault.optimizer, *way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals))]
-    if way.is_whole:
-        roots += own_modules()
+    modules = own_modules()
+    roots = [fault.optimizer, *way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals)), *modules]
     contents = ObjectSnapshot(roots)
     begun_before = {id(iterator) for iterator in contents.iterators}
     gradients = Gradients.snapshot(parameters)
@@ -284,7 +283,7 @@ def replay(
             entered.callback(setattr, torch.amp.GradScaler, "step", scaled)
             hooks.install()
             hooks.before, hooks.after = before, after
-            for names in {id(f.f_globals): f.f_globals for f in frames}.values():
+            for names in {id(n): n for n in (*(f.f_globals for f in frames), *modules)}.values():
                 entered.callback(_unset, names, names.get("next", _MISSING))
                 names["next"] = functools.partial(_next, names.get("next", next), begun_before)
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
@@ -381,9 +380,15 @@ def _retry_once(put_back: Callable[[], None]) -> None:
         raise
 
 
+@functools.lru_cache(maxsize=16)
+def _taken(began: float) -> float:
+    """Seconds from a mark to the first replay from it; those of a proof do not count."""
+    return time.monotonic() - began
+
+
 def _seconds(way: ReplayPlan) -> float:
     """How long a replay may take: the program has come from there to the step in a part of that."""
-    taken = time.monotonic() - way.began
+    taken = _taken(way.began)
     return 2.0 + _TIMES_WHOLE * taken if way.is_whole else _AT_LEAST + _TIMES * taken
 
 

@@ -44,8 +44,8 @@ def test_a_change_with_which_the_program_learns_is_guarded_and_says_so() -> None
     title, status, why = verdicts(RAN_AWAY, LEARNS)[0]
     assert (title, status) == ("a tenth of the learning rate", "guarded")
     assert why == (
-        "every update is a tenth of what it was; run with it from its start, the program makes 60 steps where it "
-        "failed at step 6: all are finite, and the loss, 4 at first, is 0.0128"
+        "the learning rate is a tenth of what it was; run with it from its start, the program makes 60 steps where it "
+        "failed at step 6: all are finite, and the loss, 4 at first, is 0.0128 in the last of them"
     )
 
 
@@ -53,7 +53,7 @@ def test_a_training_that_went_well_for_long_is_clipped_first() -> None:
     course = Course((4.0,) * 27 + (3.5,) * 20, (3.0,) * 25 + (10.0,) + (3.0,) * 21, 27)
     title, status, why = verdicts(LONG, course)[0]
     assert (title, status) == ("gradients clipped to a norm of 10.0", "guarded")
-    assert why.startswith("1 of 47 steps have shorter gradients, and no other step is changed")
+    assert why.startswith("the gradients of 1 of 47 steps are shortened, and those of no other;")
 
 
 def same(loss: Callable[[int], float], norm: Callable[[int], float] = lambda n: 3.0, steps: int = 60) -> Course:
@@ -64,13 +64,14 @@ def same(loss: Callable[[int], float], norm: Callable[[int], float] = lambda n: 
     ("course", "why"),
     [
         (Course((4.0, 3.0), (3.0, 3.0), 6, "with it step 3 is bad: NaN or Inf in the loss"), "step 3 is bad"),
-        (same(lambda n: 3.0, steps=5), "ends before it comes as far"),
-        (same(lambda n: math.nan if n == 7 else 3.0), "no loss that is known"),
+        (same(lambda n: 4.0, steps=5), "ends before it comes as far"),
+        (same(lambda n: math.nan if n == 7 else 4.0), "whose loss is not known"),
+        (same(lambda n: 3.0 - 0.01 * n), "the first loss is another one already"),
         (same(lambda n: 4.0 + 0.01 * n), "4 was reached before"),
-        (same(lambda n: 5e4 if n > 40 else 3.0), "3 was reached before"),
+        (same(lambda n: 5e4 if n > 40 else 4.0), "4 was reached before"),
         (same(lambda n: 4.0 - 0.01 * n, lambda n: 1.3**n, steps=20), "the gradients grow on"),
     ],
-    ids=["bad", "short", "unknown", "no better", "worse at last", "postponed"],
+    ids=["bad", "short", "unknown", "other data", "no better", "worse at last", "postponed"],
 )
 def test_a_change_with_which_it_does_not_learn_is_rejected(course: Course, why: str) -> None:
     found = [one for one in verdicts(RAN_AWAY, course) if "rate" in one[0]]
@@ -103,8 +104,24 @@ def test_what_did_not_run_away_is_not_tried(first: Course | str, more: dict[str,
 
 def test_smaller_steps_that_fail_at_the_same_step_are_given_up() -> None:
     """What fails at once for another reason is run no more often than that takes."""
-    still = Course(RAN_AWAY.losses, RAN_AWAY.norms, 6, "with it step 6 is bad still")
-    assert [title for title, _, _ in verdicts(RAN_AWAY, still)] == ["a tenth of the learning rate"]
+    other = (4.0, 60.0, *RAN_AWAY.losses[2:])
+    still = Course(other, RAN_AWAY.norms, 6, "with it step 6 is bad still")
+    slower = [title for title, _, _ in verdicts(RAN_AWAY, still) if "rate" in title]
+    assert slower == ["a tenth of the learning rate"]
+
+
+def test_a_rate_that_changes_nothing_is_not_the_one_that_trains() -> None:
+    same_steps = Course(RAN_AWAY.losses, RAN_AWAY.norms, 6, "with it step 6 is bad still")
+    assert len(verdicts(RAN_AWAY, same_steps)) > 3
+
+
+def test_a_program_that_ends_by_itself_at_its_least_loss_has_learnt() -> None:
+    assert verdicts(RAN_AWAY, same(lambda n: 4.0 / 10**n, steps=4))[0][1] == "guarded"
+
+
+def test_steps_without_any_loss_that_is_finite_are_no_course_to_be_judged() -> None:
+    nothing = Course((4.0, *([math.nan] * 5)), (3.0, *([math.nan] * 5)), 6)
+    assert verdicts(nothing, LEARNS) == []
 
 
 def test_an_update_in_float16_is_tried_in_float32_where_that_computes_the_same() -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.from_python import Reader, find_helper
-from whynan.expr.log_space import logarithm
+from whynan.expr.log_space import logarithms
 from whynan.expr.match import Match, Matcher
 from whynan.expr.pattern import pattern
 from whynan.expr.term import Term
@@ -148,7 +148,10 @@ def candidates(
     spots = [spot, *_callers(spot, finding)]
     found = [*_double_where_candidates(spot, masked), *(_first_candidate(spots, intent) for intent in wanted)]
     if not any(isinstance(one, Candidate) and one.kind == "reformulation" for one in found):
-        found += [one for one in map(_log_space_candidate, spots) if one is not None][:1]
+        for at in spots:
+            if made := _log_space_candidates(at):
+                found += made
+                break
     return _without_repeats(found)
 
 
@@ -160,7 +163,7 @@ def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixInte
         return [Declined(intent.title, spot) for intent in wanted]
     spots = [spot, *_callers(spot, finding)]
     found = [one for masked in (False, True) for one in _double_where_candidates(spot, masked)]
-    found += [one for one in map(_log_space_candidate, spots) if one is not None]
+    found += [one for at in spots for one in _log_space_candidates(at)]
     return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
 
 
@@ -268,18 +271,24 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
 _IN_LOG_SPACE: Final = "the logarithm made of those of its parts, in which no exponential is left"
 
 
-def _log_space_candidate(spot: Spot) -> Candidate | None:
-    """The logarithm of an expression around the birth by those of its parts; None where there is none."""
+def _log_space_candidates(spot: Spot) -> list[Candidate]:
+    """The logarithm of an expression around the birth by those of its parts, in each of its forms."""
     for root in roots_of(spot.reader, spot.start):
-        formula, match = logarithm(spot.reader, spot.reader.read(root)) or ("", None)
-        if match is None or spot.birth not in match.nodes:
-            continue
-        intent = FixIntent(_IN_LOG_SPACE, "reformulation", "log(x)", formula)
-        for naming in NAMINGS:
-            with suppress(UnwritableError):
-                editor = Editor(spot.reader, naming, spot.numbers)
-                edited = editor.edit_match(root, pattern(intent.pattern)[1], intent, match)
-                return _match_candidate(spot, intent, match, [edited])
+        made = (_log_space_candidate(spot, root, *form) for form in logarithms(spot.reader, spot.reader.read(root)))
+        if found := [one for one in made if one is not None]:
+            return found
+    return []
+
+
+def _log_space_candidate(spot: Spot, root: Root, formula: str, match: Match) -> Candidate | None:
+    if spot.birth not in match.nodes:
+        return None
+    intent = FixIntent(_IN_LOG_SPACE, "reformulation", "log(x)", formula)
+    for naming in NAMINGS:
+        with suppress(UnwritableError):
+            editor = Editor(spot.reader, naming, spot.numbers)
+            edited = editor.edit_match(root, pattern(intent.pattern)[1], intent, match)
+            return _match_candidate(spot, intent, match, [edited])
     return None
 
 

@@ -62,7 +62,7 @@ def training_changes(path: str, text: str) -> Iterator[TrainingChange]:
 
 def in_float32(path: str, text: str) -> TrainingChange | None:
     """float32 wherever a file asks for float16; None where it does not, or asks autocast for it, which has no other."""
-    edited = None if "autocast" in text else in_format(text, "float", "float32")
+    edited = None if re.search(r"\bautocast\b\s*\(", text) else in_format(text, "float", "float32")
     title = "float32, wherever the file asks for float16"
     return None if edited is None else TrainingChange(title, "float32", path, text, edited)
 
@@ -130,7 +130,11 @@ def _clippings(path: str, place: Place, calls: list[Construction]) -> Iterator[T
                 optimizer, indent = place.code(args[0] if args else owner), text[line:start]
             case _:
                 continue
+        known = {call.target.name for call in calls if call.target is not None}
         if indent.strip() or not re.fullmatch(r"[\w.]+", optimizer):
+            continue
+        if known and optimizer.rpartition(".")[2] not in known:
+            # much else has steps: a scheduler, an environment
             continue
         parameters = _parameters(place, node, optimizer, calls)
         end = "\r\n" if "\r\n" in text else "\n"

@@ -26,8 +26,10 @@ _FEW: Final = 3
 _WINDOW: Final = 10
 _SAME: Final = 0.01
 """So near, relative, are losses in float16 and in float32."""
-_MOST: Final = 6
+_MOST: Final = 8
 """So many changes are tried."""
+_CLIPPINGS: Final = 2
+"""So many of them clip gradients."""
 
 
 def changes_of(
@@ -39,7 +41,8 @@ def changes_of(
     text of a file if one is given.
     """
     is_update = finding.phase == "optimizer" and finding.element.dtype == "float16"
-    if not is_update and (finding.birth != "overflow" or finding.step is None or finding.step < 2):
+    is_too_large = finding.birth == "overflow" or finding.rule == "WN701"
+    if not is_update and (not is_too_large or finding.step is None or finding.step < 2):
         return
     first = course_of()
     if isinstance(first, str) or not first.losses:
@@ -53,16 +56,23 @@ def changes_of(
         # the steps of a training that went well for long stay as they are
         went_well = first.wanted > 2 * _WINDOW
         least = median(first.norms[: first.wanted // 2]) if went_well else min(first.norms)
-        clipped = [c for c in found if c.kind == "clipping" and c.largest >= least][:2]
+        clipped = [c for c in found if c.kind == "clipping" and c.largest >= least]
         slower = [c for c in found if c.kind == "rate"]
         tried = [*clipped, *slower] if went_well else [*slower, *clipped]
-    for change in tried[:_MOST]:
+    clippings = courses = least_parts = 0
+    for change in tried:
+        is_enough = clippings == _CLIPPINGS if change.kind == "clipping" else 0 < least_parts < change.parts
+        if courses == _MOST or is_enough:
+            continue
+        courses += 1
         course = course_of(change.path, change.before, change.edited)
         if not isinstance(course, str):
+            clippings += change.kind == "clipping"
             yield change, _verdict(change, first, course)
-            if course.bad is not None and len(course.losses) == first.wanted and change.kind == "rate":
-                # the weights are not what makes it fail
-                return
+            as_soon = course.bad is not None and len(course.losses) == first.wanted
+            if as_soon and change.kind == "rate" and course.losses[:-1] != first.losses[:-1]:
+                # other steps have led to the same failure: smaller ones will
+                least_parts = change.parts
 
 
 def _diverges(first: Course) -> bool:
@@ -74,7 +84,8 @@ def _diverges(first: Course) -> bool:
         return False
     if first.wanted <= _FEW:
         return True
-    return any(max(row[-_FEW:]) >= _RUNAWAY * abs(median(row[: len(row) // 2])) for row in (losses, norms))
+    rows = (row for row in (losses, norms) if len(row) > 1)
+    return any(max(row[-_FEW:]) >= _RUNAWAY * abs(median(row[: len(row) // 2])) for row in rows)
 
 
 def _verdict(change: TrainingChange, first: Course, course: Course) -> FixVerdict:
@@ -85,7 +96,7 @@ def _verdict(change: TrainingChange, first: Course, course: Course) -> FixVerdic
     begins, ends = (format_value(value, digits=3) for value in (course.losses[0], _last(course.losses)))
     made = len(course.losses)
     said = f"run with it from its start, the program makes {made:,} steps where it failed at step {first.wanted:,}: "
-    said += f"all are finite, and the loss, {begins} at first, is {ends}"
+    said += f"all are finite, and the loss, {begins} at first, is {ends} in the last of them"
     return FixVerdict(
         status="guarded", forward_finite=True, backward_finite=True, why=f"{_choice(change, course)}; {said}"
     )
@@ -95,10 +106,10 @@ def _choice(change: TrainingChange, course: Course) -> str:
     """What a change gives in place of what."""
     match change.kind:
         case "rate":
-            return f"every update is {change.title.partition(' of ')[0]} of what it was"
+            return f"the learning rate is {change.title.partition(' of ')[0]} of what it was"
         case "clipping":
-            clipped = sum(_is_clipped(change, norm) for norm in course.norms)
-            return f"{clipped:,} of {len(course.norms):,} steps have shorter gradients, and no other step is changed"
+            clipped = sum(_is_clipped(change, norm) and norm > 0 for norm in course.norms)
+            return f"the gradients of {clipped:,} of {len(course.norms):,} steps are shortened, and those of no other"
         case "float32":
             return TWICE
 
@@ -108,10 +119,12 @@ def _against(change: TrainingChange, first: Course, course: Course) -> str | Non
     losses, norms = course.losses, course.norms
     if course.bad is not None:
         return course.bad
-    if len(losses) < first.wanted:
+    if not losses or not all(map(math.isfinite, losses)):
+        return "with it there are steps whose loss is not known"
+    if len(losses) < first.wanted and losses[-1] >= min(losses[:-1], default=-math.inf):
         return "with it the program ends before it comes as far as without it"
-    if not all(map(math.isfinite, losses)):
-        return "with it steps are made of no loss that is known"
+    if change.kind != "float32" and losses[0] != first.losses[0]:
+        return "with it the first loss is another one already, before any step is made"
     if change.kind == "float32" and abs(losses[0] - first.losses[0]) > _SAME * abs(first.losses[0]):
         return f"with it the first loss is {losses[0]:.4g}, which was {first.losses[0]:.4g}"
     last, before = _last(losses), [loss for loss in first.losses if math.isfinite(loss)]

@@ -135,7 +135,7 @@ class Channel:
         self._deadline: float | None = None
         self._interval = _POLL * max(1.0, rank.world / _MANY)
         self._order = 0
-        """The how-manieth this rank is to hand in its report; 0 before it has."""
+        """This rank's place in the order in which the ranks hand in their reports, from 1; 0 before it has."""
 
     # -- signals ---------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from whynan.capture.ranks import launched, spawned_store
+from whynan.capture.ranks import has_group, launched, spawned_store
 from whynan.faults import report_internal_error
 from whynan.records import Note
 from whynan.run.pipeline import with_note
@@ -88,7 +88,8 @@ class Concert:
         if self._calls.here.replayed is not None:
             return None
         self._calls.end_step()
-        if self._meeting is not None and self._meeting.is_bad(here=is_bad) and not is_bad:
+        meeting = self._meeting if has_group() else None
+        if meeting is not None and meeting.is_bad(here=is_bad) and not is_bad:
             from whynan.capture.torch.sinks.gradients import leave_out
 
             self.skipped += 1

@@ -74,6 +74,8 @@ _SECONDS: Final = 5.0
 """So much processor time may all the steps take that are made after the bad one, with whichever edit."""
 _TRIES: Final = 3
 """So often is a way gone on which other collectives were called than in the step."""
+_LONGEST_COURSE: Final = 15.0
+"""Seconds that the course of a training may take by the clock for another one to be looked at."""
 _LOSS: Final = 1e-3
 """By so much, relative, may an edit move a loss that was finite."""
 
@@ -245,7 +247,7 @@ class ReplayRerunner:
         from whynan.training.course import CourseSteps
         from whynan.training.replay import replay
 
-        fault, why = self._as_step(), f"what trains is not run again from its start; {RERUN}"
+        fault, why, begun = self._as_step(), f"what trains is not run again from its start; {RERUN}", time.monotonic()
         if fault is None:
             return why
         for way in self._starts:
@@ -258,6 +260,9 @@ class ReplayRerunner:
             except (SyntaxError, ValueError) as error:
                 return str(error)
             course = steps.course(outcome.why)
+            if time.monotonic() - begun > _LONGEST_COURSE:
+                # no other change is tried
+                self._starts = ()
             if path:
                 return course if outcome.judged is not None else f"replayed {way.where}, {outcome.why}"
             if fault is self._fault:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -45,8 +45,6 @@ class Sinks:
         self.entries = entries
         self.backwards: list[Backward] = []
         self.scaler = Scaler(context, self.consume)
-        self._buffers: set[Sink] = set()
-        """Those found in buffers, which stay bad from step to step."""
         self.in_closure: list[Backward] = []
         """The engine calls of the closure that the optimizer's step is evaluating."""
 
@@ -207,7 +205,6 @@ class Sinks:
         for p in parameters:
             if p.grad is not None:
                 self.consume(p, "gradient")
-        self._look_at("buffer")
 
     def end_closure(self, optimizer: Any) -> None:
         """A step with a closure has ended: one that asked once used that loss; a search only probed."""
@@ -270,10 +267,8 @@ class Sinks:
             )
             if kind == "buffer":
                 own -= self.context.labels.literals
-            made = replace(sink, labels=own)
-            if own and made not in self._buffers:
-                self._buffers.update((made,) if kind == "buffer" else ())
-                self.log.found.append(made)
+            if own:
+                self.log.found.append(replace(sink, labels=own))
 
     # -- outputs and observation -----------------------------------------------------------------------------------
 
@@ -394,15 +389,13 @@ class Sinks:
 
     def look_at_modules(self) -> None:
         """What is bad in the parameters and buffers of the modules that ran."""
-        self._look_at("parameter")
-        self._look_at("buffer")
-
-    def _look_at(self, kind: Literal["parameter", "buffer"]) -> None:
         for root in list(self.context.names.roots) if self.context.marked else ():
-            for tensor in root.parameters() if kind == "parameter" else root.buffers():
-                here = local(tensor)
-                if here is not None and self.context.state_of(here) is not None:
-                    self._stored(here, kind, self.context.names.describe(tensor)[0])
+            held: tuple[tuple[SinkKind, Any], ...] = ("parameter", root.parameters()), ("buffer", root.buffers())
+            for kind, tensors in held:
+                for tensor in tensors:
+                    here = local(tensor)
+                    if here is not None and self.context.state_of(here) is not None:
+                        self._stored(here, kind, self.context.names.describe(tensor)[0])
 
     def _held(self, state: State) -> None:
         assert state.plane is not None
