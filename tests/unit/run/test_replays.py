@@ -10,7 +10,7 @@ from whynan.run.watch.replays import _shortest  # pyright: ignore[reportPrivateU
 
 
 def way(seconds: float) -> Any:
-    return SimpleNamespace(began=time.monotonic() - seconds)
+    return SimpleNamespace(differentiates_as_then=False, began=time.monotonic() - seconds)
 
 
 def test_what_runs_the_most_is_gone_first_unless_that_takes_long() -> None:
