@@ -208,7 +208,7 @@ class Guard:
         self.here.reached = True
         begun = call_fenced(self.fail, self._begins, optimizer, closure, args, kwargs) if self.on else None
         if begun is None:
-            begun = self._agrees(optimizer)
+            begun = call_fenced(self.fail, self._agrees, optimizer)
         if isinstance(begun, BaseException):
             raise begun
         return begun
