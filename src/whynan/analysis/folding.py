@@ -113,17 +113,15 @@ def _is_of_literal(one: Finding, other: Finding) -> bool:
 
 def _are_of_one_literal(one: Finding, other: Finding) -> bool:
     """Whether one element that came in, or that the program wrote, has arrived at both."""
-    mine, yours = ([link for link in f.chain if link.role == "cause"][-1:] for f in (one, other))
-    return one.birth == other.birth and one.rule == other.rule and bool(mine) and _origins(mine) == _origins(yours)
+    mine, yours = ([link for link in finding.chain if link.role == "cause"] for finding in (one, other))
+    return one.birth == other.birth and one.rule == other.rule and _end_alike(mine, yours)
 
 
 def _stand_on_one_pole(one: Finding, other: Finding) -> bool:
     """Whether what is divided by, or has no logarithm, is one number that one event has made."""
     here, there = _on_pole(one), _on_pole(other)
-    if one.rule != other.rule or one.phase != other.phase or here is None or here != there:
-        return False
-    mine, yours = (_operand_causes(finding)[-1:] for finding in (one, other))
-    return bool(mine) and _origins(mine) == _origins(yours)
+    same = one.rule == other.rule and one.phase == other.phase and here is not None and here == there
+    return same and _end_alike(_operand_causes(one), _operand_causes(other))
 
 
 def _on_pole(finding: Finding) -> tuple[object, ...] | None:
@@ -133,8 +131,10 @@ def _on_pole(finding: Finding) -> tuple[object, ...] | None:
     return None if at is None or at.expression is None else (at.expression, at.index, at.value)
 
 
-def _origins(links: Sequence[ChainLink]) -> list[object]:
-    return [(link.op, link.site, link.typed_summary) for link in links]
+def _end_alike(mine: Sequence[ChainLink], yours: Sequence[ChainLink]) -> bool:
+    """Whether the last of some causes are known and the same, in place and numbers."""
+    last, other = ([(link.op, link.site, link.typed_summary) for link in links[-1:]] for links in (mine, yours))
+    return bool(last) and last == other
 
 
 def _one_edit(one: Finding, other: Finding) -> bool:

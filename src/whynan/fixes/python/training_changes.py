@@ -120,6 +120,7 @@ def _part(number: str, parts: int) -> str:
 def _clippings(path: str, place: Place, calls: list[Construction]) -> Iterator[TrainingChange]:
     """The norm of the gradients clipped ahead of a step that stands on a line of its own."""
     text = place.text
+    known = {call.target.name for call in calls if call.target is not None}
     for node in place.parents:
         match node:
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="step"), args=args, keywords=[])) if (
@@ -130,7 +131,6 @@ def _clippings(path: str, place: Place, calls: list[Construction]) -> Iterator[T
                 optimizer, indent = place.code(args[0] if args else owner), text[line:start]
             case _:
                 continue
-        known = {call.target.name for call in calls if call.target is not None}
         if indent.strip() or not re.fullmatch(r"[\w.]+", optimizer):
             continue
         if known and optimizer.rpartition(".")[2] not in known:

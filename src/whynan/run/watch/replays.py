@@ -191,14 +191,14 @@ class ReplayRerunner:
 
     def _region_to_stop(self) -> Region | None:
         """What looks at a replay and ends it where whynan has ended the run; None where it has not."""
+        from whynan.training.replay import ReplayArrival
+
         first = self._stopped
         if first is None:
             return None
 
         def ask(capture: Capture) -> BaseException | None:
             return ReplayArrival() if _births(first) <= _births(region.preview(capture)) else None
-
-        from whynan.training.replay import ReplayArrival
 
         region = self._region(ask)
         return region
