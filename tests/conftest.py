@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import Phase, settings
@@ -19,6 +20,9 @@ from tests.selection import (
     run_of,
     starts_python,
 )
+from whynan.replay import open_files
+from whynan.source import ownership
+from whynan.source.ownership import Owner
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -103,6 +107,19 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
     finally:
         tests.extend(kept[0])
         collected.update(kept[1])
+
+
+TESTS: Final = os.path.join(os.path.dirname(__file__), "")
+
+
+@pytest.fixture(autouse=True)
+def without_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The modules of all tests are those of no program: a replay would look into some five hundred of them."""
+
+    def owner_of(file: str) -> Owner:
+        return Owner.LIBRARY if file.startswith(TESTS) else ownership.owner_of(file)
+
+    monkeypatch.setattr(open_files, "owner_of", owner_of)
 
 
 @pytest.fixture(autouse=True)

@@ -34,13 +34,6 @@ _FRAMES: Final[dict[int, str]] = {
     id(types.AsyncGeneratorType): "ag_frame",
 }
 _CACHED: Final = 4096
-_LOCKS: Final[tuple[type, ...]] = (
-    type(allocate_lock()),
-    type(threading.RLock()),
-    threading.Condition,
-    threading.Semaphore,
-    threading.Event,
-)
 
 
 def namespace_of(cls: Any) -> Any:
@@ -70,9 +63,26 @@ def identities(kinds: Iterable[type]) -> frozenset[int]:
     return frozenset(map(id, kinds))
 
 
-def is_a(kind: type, of: type | tuple[type, ...]) -> bool:
-    """Whether a class inherits from another, whatever the other's metaclass says."""
-    return any(type.__subclasscheck__(one, kind) for one in (of if isinstance(of, tuple) else (of,)))
+@_cache_by_class
+def _ancestors(kind: type) -> frozenset[int]:
+    return identities(_mro_of(kind))
+
+
+def is_a(kind: type, of: type | frozenset[int]) -> bool:
+    """Whether a class inherits from another, or one of some `identities`, whatever the other's metaclass says."""
+    found = _ancestors(kind)
+    return not found.isdisjoint(of) if type(of) is frozenset else id(of) in found
+
+
+_LOCKS: Final = identities(
+    (
+        type(allocate_lock()),
+        type(threading.RLock()),
+        threading.Condition,
+        threading.Semaphore,
+        threading.Event,
+    )
+)
 
 
 def frame_name(kind: type) -> str | None:

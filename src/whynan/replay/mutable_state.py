@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import functools
+import gc
 import io
+import operator
 import queue
 import random
 import re
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
 from typing import Any, Final
 
 import torch
@@ -73,18 +77,20 @@ def _same_memory(tensor: Tensor, data: Tensor) -> bool:
     return tensor.data_ptr() == data.data_ptr() and tensor.stride() == data.stride()
 
 
-OBJECTS: Final = 100_000
+OBJECTS: Final = 200_000
 DEPTH: Final = 5  # four below the values of names, for what is handed over are their dicts
 ARRAY_BYTES: Final = 1 << 20  # a NumPy array of more is taken for data, which a step reads
 
 _PLAIN: Final = identities((int, float, str, bytes, bool, complex, type(None), type(Ellipsis), range, slice))
-_OPAQUE: Final = (
+_OPAQUE: Final = identities((
     types.ModuleType, types.BuiltinFunctionType, types.CodeType, types.FrameType, io.TextIOWrapper, io.BufferedReader,
     io.BufferedWriter, io.BufferedRandom, io.FileIO, queue.Queue,
-)  # fmt: skip
+))  # fmt: skip
 _TWISTER: Final[Any] = random.Random.__base__
 """What is written in C of Python's generators."""
-_ANYWHERE: Final = torch.nn.Module, torch.optim.Optimizer, torch.Tensor
+_ANYWHERE: Final = identities((torch.nn.Module, torch.optim.Optimizer, torch.Tensor))
+_FIXED: Final = identities((tuple, frozenset))
+_SCOPES: Final = identities((dict, types.ModuleType))
 
 
 class ObjectSnapshot:
@@ -113,11 +119,12 @@ class ObjectSnapshot:
         self._waiting: deque[tuple[Any, int]] = deque()
         self._depth = depth
         self._limit = limit
-        for root in roots:
-            # a frame's names from Python 3.13 on
-            self._add(dict(root) if type(root).__name__ == "FrameLocalsProxy" else root, 0)
-        while self._waiting and not self.exceeded:
-            self._look(*self._waiting.popleft())
+        with _paused_collection():
+            for root in roots:
+                # a frame's names from Python 3.13 on
+                self._add(dict(root) if type(root).__name__ == "FrameLocalsProxy" else root, 0)
+            while self._waiting and not self.exceeded:
+                self._look(*self._waiting.popleft())
         self._gradients = Gradients(self.tensors)
 
     def restore(self) -> None:
@@ -261,7 +268,7 @@ class ObjectSnapshot:
         elif is_a(kind, bytearray):
             held = bytearray.__getitem__(value, slice(None))
             self._undo.append(lambda: bytearray.__setitem__(value, slice(None), held))
-        elif is_a(kind, (tuple, frozenset)):
+        elif is_a(kind, _FIXED):
             each = tuple.__iter__(value) if is_a(kind, tuple) else frozenset.__iter__(value)
             for one in each:
                 self._add(one, depth + 1)
@@ -285,24 +292,28 @@ class ObjectSnapshot:
     def _take_dict(self, value: Any, depth: int) -> None:
         """A dict, or the names of an instance, or of a function."""
         self._alive.setdefault(id(value), value)
-        pairs: Any = OrderedDict.items if is_a(type(value), OrderedDict) else dict.items
+        is_ordered = is_a(type(value), OrderedDict)
+        pairs: Any = OrderedDict.items if is_ordered else dict.items
         held = list(pairs(value))
-        write = _set_ordered if is_a(type(value), OrderedDict) else _set_dict
-        if type(value) is dict and is_a(type(value.get("__builtins__")), (dict, types.ModuleType)):
+        write = _set_ordered if is_ordered else _set_dict
+        if type(value) is dict and is_a(type(value.get("__builtins__")), _SCOPES):
             write = _set_globals
 
+        flat = [*chain.from_iterable(held)]
+
         def put_back() -> None:
-            now = list(pairs(value))
-            if not (_identical([k for k, _ in now], [k for k, _ in held])):
+            now = [*chain.from_iterable(pairs(value))]
+            if _identical(now, flat):
+                return
+            if not _identical(now[::2], flat[::2]):
                 write(value, held)
             else:
-                for (key, was), (_, is_now) in zip(held, now, strict=True):
+                for (key, was), is_now in zip(held, now[1::2], strict=True):
                     if was is not is_now:
                         dict.__setitem__(value, key, was)
 
         self._undo.append(put_back)
-        for key, one in held:
-            self._add(key, depth + 1)
+        for one in flat:
             self._add(one, depth + 1)
 
     def _take_instance(self, value: Any, kind: type, depth: int) -> None:
@@ -330,8 +341,20 @@ class ObjectSnapshot:
         self._add(held, depth + 1)
 
 
+@contextmanager
+def _paused_collection() -> Generator[None]:
+    """Make many small objects that all stay, without the collector going over them, and the program's, meanwhile."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
 def _identical(now: list[Any], held: list[Any]) -> bool:
-    return len(now) == len(held) and all(a is b for a, b in zip(now, held, strict=True))
+    return len(now) == len(held) and all(map(operator.is_, now, held))
 
 
 def _set_list(value: Any, held: list[Any]) -> None:
