@@ -16,8 +16,8 @@ from whynan.fixes.python.operands import operand_edit
 from whynan.replay.checkpoint import stack
 from whynan.rules.arguments import arguments_of, operands_of
 from whynan.run.proof.local_proof import namespace_of
-from whynan.verify.in_place.live_calls import OperandCalls
-from whynan.verify.in_place.live_objects import LiveArgument, ModuleCalls, class_named, names_of
+from whynan.verify.in_place.live_calls import ModuleCalls, OperandCalls
+from whynan.verify.in_place.live_objects import LiveArgument, class_named, names_of
 from whynan.verify.optimizer_step import OptimizerSteps
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from whynan.records import Finding, Report, Site
     from whynan.records.intents import FixIntent, FixKind
     from whynan.records.neighbourhood import Neighbourhood
-    from whynan.run.proof.arguments import Heard, Listener
+    from whynan.run.proof.arguments import Heard
     from whynan.traces import Trace
     from whynan.training.course import Course
     from whynan.verify.in_place.live_objects import Meanwhile
@@ -111,25 +111,11 @@ class NoRerun:
 
     why: str
 
-    def visits(self, path: str, text: str, line: int) -> str:
-        """Why there are none."""
-        del path, text, line
+    def visits(self, *_: object, **__: object) -> str:
+        """Why there is none; of a hearing, a trial and a course as well."""
         return self.why
 
-    def hear(self, objects: Listener) -> str:
-        """Why nothing is heard."""
-        del objects
-        return self.why
-
-    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> str:
-        """Why there is none."""
-        del path, before, after, live
-        return self.why
-
-    def course(self, path: str = "", before: str = "", after: str = "") -> str:
-        """Why there is none."""
-        del path, before, after
-        return self.why
+    hear = trial = course = visits
 
 
 @dataclass(frozen=True, slots=True)
