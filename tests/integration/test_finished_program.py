@@ -471,3 +471,44 @@ def test_an_edit_with_which_the_bad_number_is_not_read_at_all_is_no_mend(
     finding = report["damaging"][0] if report["damaging"] else report["findings"][0]
     titles = {fix["title"]: fix["verdict"]["status"] for fix in finding["fixes"]}
     assert titles == {"no rows of rows that hold NaN or Inf": status}, finding["fixes"]
+
+
+ACCUMULATED = """\
+import torch
+
+
+class Divergence:
+    def __init__(self):
+        self.total = torch.zeros(())
+
+    def update(self, p, q):
+        self.total += (p * torch.log(p / q)).sum()
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(6, 4)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+divergence = Divergence()
+for _ in range(6):
+    inputs, labels = torch.randn(16, 6), torch.randint(4, (16,))
+    logits = model(inputs)
+    optimizer.zero_grad()
+    torch.nn.functional.cross_entropy(logits, labels).backward()
+    optimizer.step()
+    divergence.update(torch.nn.functional.one_hot(labels, 4).float(), logits.detach().softmax(-1))
+print("divergence", divergence.total.item())
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("option", ["--no-proof", "--quiet"])
+def test_a_number_that_gathers_over_steps_is_led_back_from_the_start(tmp_path: Path, option: str) -> None:
+    """It was bad already where the last step begins."""
+    done, report = run(tmp_path, ACCUMULATED, option)
+    (finding,) = [*report["findings"], *report["damaging"]]
+    assert (finding["rule"], finding["site"]["line"], finding["step"]) == ("WN210", 9, 2)
+    assert report["run"]["replay"]["faithful"]
+    assert [fix["verdict"]["status"] for fix in finding["fixes"][:1]] == (
+        ["unverified"] if option == "--no-proof" else ["verified"]
+    )
+    assert done.stdout == by_python(tmp_path)

@@ -152,7 +152,7 @@ class Controller:
             self._training.begin()
             if self._concert is not None:
                 self._training.suspicion = self._concert.suspicion
-            if self.options.prove and not self.options.rerun:
+            if not self.options.rerun:
                 self._training.marks.record_import()
                 recorded = self._training.marks.record_program
                 self._region.watching.notify(lambda capture: capture.call_at_first_event(recorded))

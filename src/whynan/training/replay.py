@@ -219,6 +219,9 @@ def replay(
                     raise ReplayArrival
             return
         if fault.optimizer is None and fault.decision is None:
+            if way.is_whole:
+                # what is read behind it is yet to come
+                return
             # what was read, or held, is not met any more
             note_mended()
             raise ReplayArrival

@@ -443,6 +443,8 @@ class Replays:
             elif not region.report.findings:
                 why = "nothing bad was born in it"
             else:
+                if not way.is_whole and any(finding.birth == "entered" for finding in region.report.findings):
+                    way, eager, region = self._born_before(fault) or (way, eager, region)
                 said = (*suspected[:1], *(() if way.is_whole else _spoilt(fault)))
                 report = with_surroundings(region.report, region.trace)
                 replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
@@ -458,6 +460,14 @@ class Replays:
             refused.append(Note.create("no_way"))
         advice = (Note.create("sync_advice"),) if fault.lag else ()
         return (_bad(fault), *_lag_note(fault), *suspected[:1], *_spoilt(fault), *refused, *advice, hint)
+
+    def _born_before(self, fault: Fault) -> tuple[ReplayPlan, bool, Region] | None:
+        """A way from the program's start in which all was born that was bad where a shorter way begins."""
+        for way, eager, region, outcome in self._runs(fault, self._starts):
+            found = region.report.findings
+            if found and _is_faithful(way, outcome, fault) and all(one.birth != "entered" for one in found):
+                return way, eager, region
+        return None
 
     def explain_doubt(self, fault: Fault) -> Report | None:
         """The report of a faithful replay of a step in which nothing is bad, if something in it is wrong."""
@@ -628,12 +638,10 @@ class Replays:
     def _looked(self, region: Region, fault: Fault, way: ReplayPlan) -> Generator[None]:
         """A region around a replay: the program goes on after it."""
         from whynan.capture.torch.provenance.before_the_run import Inherited
-        from whynan.training.replay import goes_past_steps
 
         def tell(capture: Capture) -> None:
-            from_start = goes_past_steps(way, fault)
-            capture.begin_at(1 if from_start else fault.step)
-            if fault.optimizer is not None and not from_start:
+            capture.begin_at(1 if way.is_whole else fault.step)
+            if fault.optimizer is not None and not way.is_whole:
                 capture.set_inherited_state(Inherited(fault))
                 capture.set_scale_fall(fault.scale_fall)
             if way.amid is not None:
