@@ -473,16 +473,17 @@ def test_an_edit_with_which_the_bad_number_is_not_read_at_all_is_no_mend(
     assert titles == {"no rows of rows that hold NaN or Inf": status}, finding["fixes"]
 
 
-ACCUMULATED = """\
+GATHERED = """\
 import torch
 
 
 class Divergence:
     def __init__(self):
-        self.total = torch.zeros(())
+        self.total, self.each = torch.zeros(()), []
 
     def update(self, p, q):
-        self.total += (p * torch.log(p / q)).sum()
+        found = (p * torch.log(p / q)).sum()
+        {gathers}
 
 
 torch.manual_seed(0)
@@ -496,19 +497,51 @@ for _ in range(6):
     torch.nn.functional.cross_entropy(logits, labels).backward()
     optimizer.step()
     divergence.update(torch.nn.functional.one_hot(labels, 4).float(), logits.detach().softmax(-1))
-print("divergence", divergence.total.item())
+print("divergence", {read}.item())
 """
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("option", ["--no-proof", "--quiet"])
-def test_a_number_that_gathers_over_steps_is_led_back_from_the_start(tmp_path: Path, option: str) -> None:
+@pytest.mark.parametrize(
+    ("gathers", "read", "option", "status"),
+    [
+        ("self.total += found", "divergence.total", "--no-proof", "unverified"),
+        ("self.total += found", "divergence.total", "--quiet", "verified"),
+        ("self.each.append(found)", "torch.stack(divergence.each).mean()", "--quiet", "verified"),
+    ],
+)
+def test_a_number_that_gathers_over_steps_is_led_back_from_the_start(
+    tmp_path: Path, gathers: str, read: str, option: str, status: str
+) -> None:
     """It was bad already where the last step begins."""
-    done, report = run(tmp_path, ACCUMULATED, option)
+    done, report = run(tmp_path, GATHERED.format(gathers=gathers, read=read), option)
     (finding,) = [*report["findings"], *report["damaging"]]
     assert (finding["rule"], finding["site"]["line"], finding["step"]) == ("WN210", 9, 2)
     assert report["run"]["replay"]["faithful"]
-    assert [fix["verdict"]["status"] for fix in finding["fixes"][:1]] == (
-        ["unverified"] if option == "--no-proof" else ["verified"]
-    )
+    assert finding["fixes"][0]["verdict"]["status"] == status
     assert done.stdout == by_python(tmp_path)
+
+
+RAISED = """\
+import torch
+from torch.distributions import Categorical
+
+
+def standardised(total, squares, count):
+    variance = squares / (count - 1)
+    return total / count, variance
+
+
+torch.manual_seed(0)
+policy = torch.nn.Linear(3, 2)
+squares, count = torch.tensor([[0.0, 2.0, 4.0]]), torch.tensor([[1.0, 3.0, 5.0]])
+mean, variance = standardised(torch.ones(1, 3), squares, count)
+action = Categorical(logits=policy(variance)).sample()
+"""
+
+
+@pytest.mark.proof
+def test_what_is_held_as_a_program_raises_is_no_other_birth(tmp_path: Path) -> None:
+    _, report = run(tmp_path, RAISED)
+    assert report["findings"][0]["site"]["line"] == 6
+    assert best(report)["status"] == "guarded", best(report)

@@ -79,7 +79,14 @@ def a_vector() -> object:
     return (torch.tensor([[1.0, 2.0]]) / torch.tensor([[0.0, 1.0]])).softmax(-1)
 
 
-@pytest.mark.parametrize("program", [a_norm, what_each_row_is_normalised_by, without_a_softmax, a_vector])
+def a_variance_of_one_sample() -> object:
+    squares, count = torch.zeros(1, 2), 1
+    return torch.nn.functional.linear(torch.tanh(squares / (count - 1)), torch.ones(2, 2)).softmax(-1)
+
+
+@pytest.mark.parametrize(
+    "program", [a_norm, what_each_row_is_normalised_by, without_a_softmax, a_vector, a_variance_of_one_sample]
+)
 def test_the_same_operations_of_another_cause_are_left_to_others(
     program: Any, first: Callable[..., dict[str, str]]
 ) -> None:

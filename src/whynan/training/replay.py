@@ -43,7 +43,7 @@ from whynan.source.text import shortened
 from whynan.training.listeners import InGraph, TakenByHand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 # The code is the user's own, from its source; the values that it begins with are those of the mark, by reference.
 
 
+_NUMBERS: Final = 1 << 16
+"""A tensor of so many elements may be one that a program gathers numbers in."""
 _AT_LEAST: Final = 60.0
 _TIMES: Final = 100.0
 """A step that is traced may take so many times as long as the program's own."""
@@ -99,6 +101,8 @@ class ReplayOutcome:
     log: ReadLog = dataclasses.field(default_factory=ReadLog)
     uncalled: int = 0
     """How many collectives of the step it has not come to."""
+    began_bad: bool = False
+    """Whether the program held a NaN already where it began, in a number, or some, that may be read later."""
 
 
 def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
@@ -241,6 +245,7 @@ def replay(
 
     why = "it ended before it came to the step"
     reads = fault.optimizer is None and fault.raised is None and not fault.whole
+    began_bad = reads and _holds_nan(contents.tensors)
     moved = [(slot, slot.read()) for slot, _ in way.moving]
     scaler = None if way.scaler is None else ScalerState(way.scaler.scaler)
     try:
@@ -357,8 +362,15 @@ def replay(
         )
     why = why if failed else ""
     if exchanged is None:
-        return ReplayOutcome(reached[0], why, log=log)
+        return ReplayOutcome(reached[0], why, log=log, began_bad=began_bad)
     return ReplayOutcome(reached[0], why, shared=exchanged.shared, log=log, uncalled=exchanged.uncalled)
+
+
+def _holds_nan(tensors: Iterable[Tensor]) -> bool:
+    """Whether some of the small tensors hold a NaN: what is gathered or written down from step to step."""
+    with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        small = (t for t in tensors if t.layout is torch.strided and t.numel() <= _NUMBERS)
+        return any(not is_finite(t) and bool(torch.isnan(t).any()) for t in small if t.is_floating_point())
 
 
 def _finalizers() -> dict[Any, Any]:

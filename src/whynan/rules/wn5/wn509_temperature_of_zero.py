@@ -81,15 +81,19 @@ def _is_temperature(found: Expressions, by: str) -> bool:
     if fits(_MEASURED, below):
         return False
     scores = "(softmax | log_softmax)(A * x + ...)"
-    return fits(scores, *downstream(found), where=lambda softmax: _divides(below, softmax.terms["x"]))
+    above = found.argument_term(found.middle, "self") if by == "other" else None
+    return fits(scores, *downstream(found), where=lambda softmax: _divides(below, above, softmax.terms["x"]))
 
 
-def _divides(below: NormalForm, quotient: NormalForm) -> bool:
+def _divides(below: NormalForm, above: NormalForm | None, quotient: NormalForm) -> bool:
     """Whether it is a quotient with this denominator, which is not computed from what it divides."""
+    if below.number and above is not None:
+        # the number is part of a factor
+        return without_coefficient(quotient) in {without_coefficient(part) for part in (above, *above.arguments)}
     parts = factors(quotient)
-    above = [base for base, power in parts if base != without_coefficient(below) or power > 0]
-    divided = len(above) < len(parts) or below.number is not None
-    return divided and bool(above) and not any(sources(base) & sources(below) for base in above)
+    divided = [base for base, power in parts if base != without_coefficient(below) or power > 0]
+    is_quotient = len(divided) < len(parts) or bool(below.number)
+    return is_quotient and bool(divided) and not any(sources(base) & sources(below) for base in divided)
 
 
 RULE = Rule(

@@ -204,7 +204,8 @@ class ReplayRerunner:
         return region
 
     def _differs(self, outcome: ReplayOutcome) -> str | None:
-        if outcome.judged is None or _is_faithful(self._way, outcome, self._fault):
+        # what a whole program came to, as it ended, is known by its births
+        if outcome.judged is None or self._fault.whole or _is_faithful(self._way, outcome, self._fault):
             return None
         return f"no faithful replay {self._way.where}: other losses or gradients than in the step itself"
 
@@ -318,8 +319,11 @@ class ReplayRerunner:
         return outcome
 
     def _note_reads(self, outcome: ReplayOutcome) -> None:
-        at = self._fault.read_at
-        self._bad_reads = outcome.log.bad if at is None else {at: max(1, outcome.log.counts[at])}
+        at, raised = self._fault.read_at, self._fault.raised
+        # what raised may write into its text what it raised for
+        told = {(f.f_code.co_filename, f.f_lineno) for f in raised.frames} if raised is not None else set()
+        bad = {place: times for place, times in outcome.log.bad.items() if place not in told}
+        self._bad_reads = bad if at is None else {at: max(1, outcome.log.counts[at])}
 
     @contextmanager
     def unheard(self) -> Generator[Self]:
@@ -443,7 +447,8 @@ class Replays:
             elif not region.report.findings:
                 why = "nothing bad was born in it"
             else:
-                if not way.is_whole and any(finding.birth == "entered" for finding in region.report.findings):
+                entered = any(finding.birth == "entered" for finding in region.report.findings)
+                if (entered or outcome.began_bad) and not way.is_whole:
                     way, eager, region = self._born_before(fault) or (way, eager, region)
                 said = (*suspected[:1], *(() if way.is_whole else _spoilt(fault)))
                 report = with_surroundings(region.report, region.trace)
