@@ -229,6 +229,10 @@ def _build_tail(way: TailPlan, is_over: Callable[[], bool]) -> Callable[[], obje
             try:
                 exec(made, namespace)
                 return dict(namespace)
+            except Exception:
+                # what it holds is looked at first: its names are put back with those of the other modules
+                saved = dict(namespace)
+                raise
             finally:
                 namespace.clear()
                 namespace.update(saved)
