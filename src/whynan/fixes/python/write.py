@@ -234,7 +234,7 @@ class Writer:
                     f"{first} {_COMPARED[type(symbol)]} {self.replacement(right, match, counts).within(3)}", 1
                 )
             case ast.Attribute(value=ast.Call(func=ast.Name(id="finfo"), args=[value]), attr=attribute):
-                if _number_in(value, match) is not None:
+                if _number_in(value, match) is not None or self._are_numbers(value, match):
                     raise UnwritableError(f"{ast.unparse(value)} is a number there")
                 own = self.replacement(value, match, counts).within(ATOM)
                 return Written(f"{self.torch()}.finfo({own}.dtype).{attribute}")
@@ -327,7 +327,9 @@ class Writer:
         return next(c for c in candidates if c not in taken)
 
     def _operator(self, name: str, node: ast.Call, match: Match, counts: Mapping[str, int]) -> Written:
-        if name == "where" and self._are_numbers(node, match):
+        if name == "where" and self._are_numbers(node.args[0], match):
+            if _number_in(node.args[1], match) is not None and not self._are_numbers(node.args[2], match):
+                raise UnwritableError(f"{ast.unparse(node.args[1])} is a number there")
             condition, chosen, other = (self.replacement(part, match, counts) for part in node.args)
             return Written(f"{chosen.within(1)} if {condition.within(1)} else {other.within(1)}", 0)
         if name != "where" and node.args and _number_in(node.args[0], match) is not None:
@@ -356,9 +358,9 @@ class Writer:
             return self._over_all(name, values[0])
         return self._call(name, values, keywords)
 
-    def _are_numbers(self, node: ast.Call, match: Match) -> bool:
+    def _are_numbers(self, node: ast.expr, match: Match) -> bool:
         """Whether all variables that a part of a replacement reads are numbers of Python's there."""
-        values = [match.variables.get(n.id) for n in ast.walk(node) if isinstance(n, ast.Name) and n is not node.func]
+        values = [match.variables.get(n.id) for n in ast.walk(node) if isinstance(n, ast.Name)]
         terms = [value.node for value in values if isinstance(value, Term) and isinstance(value.node, ast.expr)]
         return bool(terms) and len(terms) == len(values) and {self.place.code(term) for term in terms} <= self.numbers
 
