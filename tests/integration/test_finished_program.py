@@ -545,3 +545,35 @@ def test_what_is_held_as_a_program_raises_is_no_other_birth(tmp_path: Path) -> N
     _, report = run(tmp_path, RAISED)
     assert report["findings"][0]["site"]["line"] == 6
     assert best(report)["status"] == "guarded", best(report)
+
+
+TWO_PLACES = """\
+import torch
+
+
+def convergence(x, y):
+    return torch.norm(y - x) / torch.norm(y)
+
+
+torch.manual_seed(0)
+model = torch.nn.Linear(6, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for i in range(3):
+    target = torch.rand(8, 4) * (i != 1)
+    found = model(torch.randn(8, 6)).exp()
+    loss = convergence(found, target) + (torch.log(found) - torch.log(target)).abs().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.proof
+def test_an_edit_of_more_lines_leaves_the_loop_below_it_where_the_edited_text_has_it(tmp_path: Path) -> None:
+    """Behind the first birth is that of the loop, which the first run has too: both are mended as one."""
+    _, report = run(tmp_path, TWO_PLACES)
+    assert [finding["site"]["line"] for finding in report["findings"]] == [5, 14]
+    assert best(report)["status"] == "guarded", best(report)
+    (further,) = report["findings"][0]["fixes"][0]["further"]
+    # of the text that the first edit has made a line longer
+    assert (further["rule"], further["site"]["line"]) == ("WN201", 15)

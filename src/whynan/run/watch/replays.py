@@ -221,7 +221,7 @@ class ReplayRerunner:
             with swap_code(path, before, after) as swap, nullcontext() if live is None else live.apply():
                 way = _relocated(self._way, path, before, after)
                 # a replay of the whole program makes its objects
-                if (live is None or way.is_whole) and not swap.swapped and way is self._way:
+                if (live is None or way.is_whole) and not swap.swapped and _statements(way) == _statements(self._way):
                     return self._left("; ".join(swap.left) or "nothing that is replayed is changed by it")
                 outcome = self._replay(way, lambda: self._looked(region, self._fault, way), onward)
         except SyntaxError as error:
@@ -357,10 +357,14 @@ def _relocated(way: ReplayPlan, path: str, before: str, after: str | ast.Module)
     if not isinstance(way, TailPlan) or not is_same_file(way.standing.frame.f_code.co_filename, path):
         return way
     tail = edit_tail(way.standing.tail, before, after)
-    told = [ast.dump(statement) for statement in tail.statements]
-    if told == [ast.dump(statement) for statement in way.standing.tail.statements]:
-        return way
     return dataclasses.replace(way, standing=dataclasses.replace(way.standing, tail=tail))
+
+
+def _statements(way: ReplayPlan) -> list[str]:
+    """What a way's own code says, on whichever lines."""
+    from whynan.replay.plan import TailPlan
+
+    return [ast.dump(statement) for statement in way.standing.tail.statements] if isinstance(way, TailPlan) else []
 
 
 # -- The report of what led to a bad step, by running that again; or why there is none ---------------------------------
