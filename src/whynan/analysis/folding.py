@@ -84,8 +84,10 @@ class _Causes:
         if here.function != there.function or not (same_rule or _shares_cause(one, other)):
             return False
         mine, yours = self._expressions_around(here), self._expressions_around(there)
-        joint = _first_of_both(mine, yours) or _first_of_both(self._where_named(here), self._where_named(there))
-        return joint is not None and not isinstance(joint, (ast.Tuple, ast.Dict))
+        joint = _first_of_both(mine, yours)
+        if joint is None:
+            return isinstance(_first_of_both(self._where_named(here), self._where_named(there)), ast.BinOp)
+        return not isinstance(joint, (ast.Tuple, ast.Dict))
 
     def _expressions_around(self, site: Site) -> list[ast.AST]:
         """The expression at a site and those that it is part of, within its function; none where it is not known."""
@@ -98,7 +100,7 @@ class _Causes:
     def _where_named(self, site: Site) -> list[ast.AST]:
         """The expressions with the one name that a statement gives the expression at a site, or a term of it.
 
-        What is summed up first is a loss of its own, and is no term of what follows.
+        What is summed up first is a loss of its own, and is no term of what follows; nor are two arguments of a call.
         """
         around, place = self._expressions_around(site), self._place_of(site.file)
         if place is None or not around or not all(isinstance(n, (ast.BinOp, ast.UnaryOp)) for n in around[1:]):

@@ -191,6 +191,14 @@ def one_rule_on_two_numbers() -> Tensor:
     return _entropy(p) + _surprise(q)
 
 
+def two_arguments_of_a_call() -> Tensor:
+    near = torch.relu(torch.tensor([-1.0, 2.0], requires_grad=True))
+    far = torch.relu(torch.tensor([1.0, -2.0]))
+    near = torch.log(near)
+    far = torch.log(far)
+    return torch.nn.functional.l1_loss(near, far)
+
+
 def derivative_at_another_element() -> Tensor:
     cosine = torch.tensor([-1.0, 0.0], requires_grad=True)
     angle = torch.acos(cosine)
@@ -333,6 +341,7 @@ TWO: tuple[Program, ...] = (
     quotient_and_root_in_one_statement,
     one_rule_in_two_functions,
     one_rule_on_two_numbers,
+    two_arguments_of_a_call,
     derivative_at_another_element,
     independent_losses,
     losses_added_up_in_place,
