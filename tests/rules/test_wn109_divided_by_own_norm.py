@@ -53,6 +53,16 @@ def test_the_norm_of_something_else_is_left_to_others(first: Callable[..., dict[
     assert first(lambda: torch.zeros(3) / torch.linalg.vector_norm(torch.zeros(3) * 2.0))["rule"] == "WN101"
 
 
+def test_a_quotient_by_what_is_no_norm_is_left_to_others(first: Callable[..., dict[str, str]]) -> None:
+    def weight_of_unit_vectors() -> torch.Tensor:
+        x = torch.tensor([[1.0, 0.0]])
+        unit = x / x.norm(dim=-1, keepdim=True)
+        angle = torch.acos((unit * unit).sum(-1, keepdim=True))
+        return torch.sin(0.25 * angle) / torch.sin(angle) * unit
+
+    assert first(weight_of_unit_vectors)["rule"] == "WN101"
+
+
 @pytest.mark.parametrize("program", [in_half])
 def test_one_with_an_eps_that_is_0_in_the_dtype_is_left_to_another(
     program: Any, first: Callable[..., dict[str, str]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from typing import TYPE_CHECKING, Final
 
 from whynan.analysis.chains import sink_links
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     Read = Callable[[str], Place | None]
 
 _BORN: Final = ("overflow", "pole", "invalid")
+_MOST_BETWEEN: Final = 2
+"""So many operations may lie between a number and what two births make of it."""
 Told = tuple[tuple["Finding", ...], tuple["Finding", ...]]
 
 
@@ -64,13 +67,15 @@ class _Causes:
             return False
         if not (_is_born(one) and _is_born(other)):
             return _is_of_literal(one, other) or _is_of_literal(other, one) or _are_of_one_literal(one, other)
-        if _one_edit(one, other) or _stand_on_one_pole(one, other):
+        if _one_edit(one, other) or _stand_on_one_pole(one, other) or _fail_on_one_number(one, other):
             return True
         if one.site is None or other.site is None or one.site.file != other.site.file:
             return False
         if one.rule != other.rule and not _is_one_place(one.library_site, other.library_site):
             # two faults in one call of a library
             return False
+        if _is_derivative_beside(one, other) or _is_derivative_beside(other, one):
+            return True
         return _is_one_expression(one, other) or self._is_one_formula(one, other, one.site, other.site)
 
     def _is_one_formula(self, one: Finding, other: Finding, here: Site, there: Site) -> bool:
@@ -79,26 +84,49 @@ class _Causes:
         if here.function != there.function or not (same_rule or _shares_cause(one, other)):
             return False
         mine, yours = self._expressions_around(here), self._expressions_around(there)
-        joint = next((node for node in mine if any(node is other for other in yours)), None)
-        return joint is not None and not isinstance(joint, (ast.Tuple, ast.Dict))
+        joint = _first_of_both(mine, yours)
+        if joint is None:
+            return isinstance(_first_of_both(self._where_named(here), self._where_named(there)), ast.BinOp)
+        return not isinstance(joint, (ast.Tuple, ast.Dict))
 
     def _expressions_around(self, site: Site) -> list[ast.AST]:
         """The expression at a site and those that it is part of, within its function; none where it is not known."""
         if site not in self._nodes:
-            found = self._nodes[site] = []
             place = self._place_of(site.file)
             node = None if place is None else place.node_of(site)
-            if place is not None and node is not None:
-                for part in (node, *place.above(node)):
-                    if isinstance(part, (ast.Lambda, ast.stmt)):
-                        break
-                    found.append(part)
+            self._nodes[site] = [] if place is None or node is None else _enclosing(place, node)
         return self._nodes[site]
+
+    def _where_named(self, site: Site) -> list[ast.AST]:
+        """The expressions with the one name that a statement gives the expression at a site, or a term of it.
+
+        What is summed up first is a loss of its own, and is no term of what follows; nor are two arguments of a call.
+        """
+        around, place = self._expressions_around(site), self._place_of(site.file)
+        if place is None or not around or not all(isinstance(n, (ast.BinOp, ast.UnaryOp)) for n in around[1:]):
+            return []
+        match place.statement(around[0]):
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                function = place.function(around[0])
+                uses = (n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name)
+                return [node for use in uses if isinstance(use.ctx, ast.Load) for node in _enclosing(place, use)]
+            case _:
+                return []
 
     def _place_of(self, file: str) -> Place | None:
         if file not in self._places:
             self._places[file] = self._read(file)
         return self._places[file]
+
+
+def _enclosing(place: Place, node: ast.AST) -> list[ast.AST]:
+    """An expression and those that it is part of, up to the statement or the lambda."""
+    parts = itertools.chain([node], place.above(node))
+    return list(itertools.takewhile(lambda part: not isinstance(part, (ast.Lambda, ast.stmt)), parts))
+
+
+def _first_of_both(mine: Sequence[ast.AST], yours: Sequence[ast.AST]) -> ast.AST | None:
+    return next((node for node in mine if any(node is other for other in yours)), None)
 
 
 def _is_born(finding: Finding) -> bool:
@@ -122,6 +150,22 @@ def _stand_on_one_pole(one: Finding, other: Finding) -> bool:
     here, there = _on_pole(one), _on_pole(other)
     same = one.rule == other.rule and one.phase == other.phase and here is not None and here == there
     return same and _end_alike(_operand_causes(one), _operand_causes(other))
+
+
+def _fail_on_one_number(one: Finding, other: Finding) -> bool:
+    """Whether one operation fails for one reason on one number, or on what little was computed of it."""
+    mine, yours = sorted((_operand_causes(one), _operand_causes(other)), key=len)
+    same = one.rule == other.rule != "WN000" and (one.op, one.phase) == (other.op, other.phase) and bool(mine)
+    if not same or (one.element.index, one.element.shape) != (other.element.index, other.element.shape):
+        return False
+    return any(_end_alike(mine, yours[: len(yours) - more]) for more in range(_MOST_BETWEEN + 1))
+
+
+def _is_derivative_beside(one: Finding, other: Finding) -> bool:
+    """Whether a birth in the backward is of the operation, and of the element, that made the other's operand."""
+    here = (one.element.index, one.element.shape) == (other.element.index, other.element.shape)
+    made = ((link.op, link.site) for link in _operand_causes(other))
+    return one.phase == "backward" != other.phase and here and (one.forward_op, one.site) in made
 
 
 def _on_pole(finding: Finding) -> tuple[object, ...] | None:
@@ -170,9 +214,9 @@ def _contains(outer: Site, inner: Site) -> bool:
 
 
 def _shares_cause(one: Finding, other: Finding) -> bool:
-    """Whether one event has made the operands of both what they are."""
-    mine = {(link.op, link.site) for link in _operand_causes(one)}
-    return any((link.op, link.site) in mine for link in _operand_causes(other))
+    """Whether one event has made the operands of both what they are, or what bore the one has made the other's."""
+    mine, yours = ({(link.op, link.site) for link in _operand_causes(finding)} for finding in (one, other))
+    return bool(mine & yours) or (one.op, one.site) in yours or (other.op, other.site) in mine
 
 
 def _operand_causes(finding: Finding) -> list[ChainLink]:

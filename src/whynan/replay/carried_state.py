@@ -25,6 +25,7 @@ _LOOKS: Final = frozenset((1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000))
 """The marks at which everything is looked through."""
 _MOST: Final = 20_000
 _LONGEST: Final = 256
+_LONGEST_LIST: Final = 4096
 _DEEPEST: Final = 6
 _PLAIN: Final = (int, float, bool, str, type(None))
 
@@ -90,6 +91,8 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
         elif (slot := _of_generator(value)) is not None:
             yield (id(value), None), value, _ALWAYS, slot
         elif depth < _DEEPEST:
+            if type(value) is list and len(value) <= _LONGEST_LIST:
+                yield (id(value), None), value, [v if isinstance(v, _PLAIN) else id(v) for v in value], _of_list(value)
             for key, inner, slot in _inner_values(value):
                 if isinstance(inner, _PLAIN):
                     yield (id(value), key), value, inner, slot
@@ -100,11 +103,11 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
 def _inner_values(value: Any) -> Iterator[tuple[Any, Any, Slot | None]]:
     """What an object holds: attributes, items, what a function closes over."""
     kind = type(value)
-    if kind is dict or kind is list:
+    if kind is dict:
         if len(value) <= _LONGEST:
-            for key, inner in list(value.items() if kind is dict else enumerate(value)):
+            for key, inner in list(value.items()):
                 yield key, inner, Slot(lambda k=key: value[k], lambda v, k=key: value.__setitem__(k, v))
-    elif kind is tuple:
+    elif kind is list or kind is tuple:
         yield from ((key, inner, None) for key, inner in enumerate(value[:_LONGEST]))
     elif kind is types.FunctionType:
         if owner_of(value.__code__.co_filename) is Owner.USER:
@@ -132,6 +135,16 @@ def _is_theirs(kind: type) -> bool:
     module: Any = sys.modules.get(kind.__module__)
     file: Any = getattr(module, "__file__", None)
     return isinstance(file, str) and owner_of(file) is Owner.USER
+
+
+def _of_list(held: list[Any]) -> Slot:
+    """What is in a list, as the steps of an episode are until one is made of them; one that has grown long stays."""
+
+    def write(items: list[Any] | None) -> None:
+        if items is not None:
+            held[:] = items
+
+    return Slot(lambda: held[:] if len(held) <= _LONGEST_LIST else None, write)
 
 
 def _of_tensor(tensor: Tensor) -> Slot:

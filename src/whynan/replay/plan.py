@@ -106,6 +106,8 @@ class TailPlan:
     mark: Mark
     standing: FrameCheckpoint
     differentiates_as_then: bool = False
+    carried: Mark | None = None
+    """A later mark, at which what moves from step to step is taken."""
     kind: Literal["loop"] = "loop"
 
     @property
@@ -140,7 +142,7 @@ class TailPlan:
 
     @property
     def moving(self) -> list[tuple[Slot, Any]]:
-        return self.mark.moving
+        return (self.carried or self.mark).moving
 
     @property
     def batches(self) -> list[tuple[Any, BatchOrigin]]:
@@ -192,18 +194,23 @@ def replay_plans(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterato
     """The ways to what led to here, the best first: what runs the most of it, and least else.
 
     Where gradients were wanted at a mark and are not here, the bad number may be in a function under ``no_grad``: then
-    there is a way in the modes of the mark, too.
+    there is a way in the modes of the mark, too. What a function does behind the step that it makes, as to empty the
+    lists of an episode, is done where it has returned: there is a way that begins with what a later mark has found.
 
     `left`: the frames that an exception has left, where the program is over.
     """
     alive = [*left, *stack(libraries=True)]
+    found: list[tuple[Mark, FrameCheckpoint]] = []
     for mark in marks:
         mark.turn()
         standing = next((s for s in mark.frames if any(s.frame is frame for frame in alive)), None)
         if standing is not None:
+            found.append((mark, standing))
             yield TailPlan(mark, standing)
             if mark.rng.switches != rng().switches:
                 yield TailPlan(mark, standing, differentiates_as_then=True)
+    if len(found) > 1 and marks[-1].moving:
+        yield TailPlan(*found[0], carried=marks[-1])
 
 
 def _build_tail(way: TailPlan, is_over: Callable[[], bool]) -> Callable[[], object]:

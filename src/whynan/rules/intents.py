@@ -136,6 +136,15 @@ POLE: Final = (
     guard("0 where the base is 0", "b ** p", where_zero("b == 0", "{} ** p", "b"), base="b"),
 )
 """A quotient, and what has a pole at 0 as it has, is 0 there."""
+ANGLE: Final = (
+    guard(
+        "atan2(a, b) where the denominator is 0",
+        "atan(a / b)",
+        "where(b == 0, atan2(where(b == 0, a, 1), where(b == 0, b, 1)), atan(a / where(b == 0, 1, b)))",
+        vertical="b == 0",
+    ),
+)
+"""The angle of a quotient is a right one where its denominator is 0, and atan2 has its slope there."""
 LARGE_QUOTIENT: Final = (
     guard(
         "the smallest normal number instead of a denominator of 0",

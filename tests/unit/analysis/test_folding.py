@@ -100,7 +100,48 @@ def row_that_came_in_bad_and_is_read_twice() -> Tensor:
     return loss
 
 
+def terms_named_before_they_meet() -> Tensor:
+    near = torch.tensor([1.0, 0.2], requires_grad=True) * 1.0
+    far = torch.tensor([0.1, 1.0]) * 1.0
+    left = torch.exp(near / 0.01)
+    right = 2 * torch.exp(far / 0.01)
+    return torch.log(left + right)
+
+
+def _deviation(log_variance: Tensor) -> Tensor:
+    return torch.exp(0.5 * log_variance)
+
+
+def _divergence(log_variance: Tensor) -> Tensor:
+    return (log_variance.exp() - 1 - log_variance).sum()
+
+
+def log_variance_of_two_functions() -> Tensor:
+    log_variance = torch.tensor([1.0, 50.0], requires_grad=True) * 10
+    return _deviation(log_variance).sum() + _divergence(log_variance)
+
+
+def angle_of_two_equal_vectors() -> Tensor:
+    cosine = torch.tensor([0.5, 1.0], requires_grad=True)
+    angle = torch.acos(cosine)
+    weight = torch.sin(0.25 * angle) / torch.sin(angle)
+    weight.sum().backward()
+    return weight
+
+
+def precision_that_overflows_by_itself_and_in_a_product() -> Tensor:
+    log_variance = torch.tensor([-87.5, -90.0])
+    error = torch.tensor([4.0, 1.0], requires_grad=True)
+    loss = (0.5 * (log_variance + error**2 * torch.exp(-log_variance))).mean()
+    loss.backward()
+    return loss
+
+
 ONE: tuple[Program, ...] = (
+    terms_named_before_they_meet,
+    log_variance_of_two_functions,
+    angle_of_two_equal_vectors,
+    precision_that_overflows_by_itself_and_in_a_product,
     scale_that_two_statements_divide_by,
     row_that_came_in_bad_and_is_read_twice,
     vae_by_hand,
@@ -142,6 +183,28 @@ def one_rule_in_two_functions() -> Tensor:
     p = torch.zeros(3, requires_grad=True)
     q = torch.tensor([0.0, 1.0])
     return _entropy(p) + _surprise(q)
+
+
+def one_rule_on_two_numbers() -> Tensor:
+    p = torch.relu(torch.tensor([-1.0, 2.0], requires_grad=True))
+    q = torch.relu(torch.tensor([-1.0, 2.0]))
+    return _entropy(p) + _surprise(q)
+
+
+def two_arguments_of_a_call() -> Tensor:
+    near = torch.relu(torch.tensor([-1.0, 2.0], requires_grad=True))
+    far = torch.relu(torch.tensor([1.0, -2.0]))
+    near = torch.log(near)
+    far = torch.log(far)
+    return torch.nn.functional.l1_loss(near, far)
+
+
+def derivative_at_another_element() -> Tensor:
+    cosine = torch.tensor([-1.0, 0.0], requires_grad=True)
+    angle = torch.acos(cosine)
+    weight = torch.ones(2) / torch.cos(angle).round()
+    (weight + angle).sum().backward()
+    return weight
 
 
 def independent_losses() -> Tensor:
@@ -277,6 +340,9 @@ TWO: tuple[Program, ...] = (
     logarithm_and_root_in_two_statements,
     quotient_and_root_in_one_statement,
     one_rule_in_two_functions,
+    one_rule_on_two_numbers,
+    two_arguments_of_a_call,
+    derivative_at_another_element,
     independent_losses,
     losses_added_up_in_place,
     two_outputs,

@@ -105,3 +105,73 @@ def test_a_fix_of_one_cause_mends_all_its_births_and_is_made_anew(loaded: Callab
         assert isinstance(edited, str)
         again = torch.tensor([0.0, 1.0, 0.5], requires_grad=True)
         assert whynan.explain(loaded(edited).target, again, y).verdict == "clean"
+
+
+MISSING = """import torch
+
+
+def target(x, y):
+    valid = ~torch.isnan(y)
+    LOSS
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = (x - y * valid).abs().sum()",
+        "error = (x - y) ** 2\n    loss = (error * valid).sum()",
+        "error = (x - y) ** 2\n    loss = error[valid].mean()",
+        "loss = ((x - y) ** 3)[~torch.isnan(y) & (x < 9)].mean()",
+    ],
+)
+def test_a_missing_value_that_is_left_out_too_late_is_left_out_where_it_is_read(
+    loss: str, loaded: Callable[[str], ModuleType]
+) -> None:
+    text, y = MISSING.replace("LOSS", loss), torch.tensor([0.5, torch.nan, 2.0])
+    report = whynan.explain(loaded(text).target, torch.ones(3, requires_grad=True), y, rerun=True)
+    (finding,) = report.findings
+    assert finding.fixes[0].verdict.status in ("verified", "guarded")
+    assert check(report) >= 1
+    edited = regenerate_text("m.py", text, finding, finding.fixes[0])
+    assert isinstance(edited, str)
+    assert whynan.explain(loaded(edited).target, torch.ones(3, requires_grad=True), y).verdict == "clean"
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("loss", ["loss = (x - y)[valid.long()].sum()", "loss = ((x - y) * x)[1:].sum()"])
+def test_a_missing_value_that_is_used_is_not_left_out(loss: str, loaded: Callable[[str], ModuleType]) -> None:
+    y = torch.tensor([torch.nan, torch.nan, 2.0])
+    x = torch.ones(3, requires_grad=True)
+    report = whynan.explain(loaded(MISSING.replace("LOSS", loss)).target, x, y, rerun=True)
+    assert not any(f.verdict.status in ("verified", "guarded") for f in report.findings[0].fixes)
+
+
+ASPECT = """import torch
+
+
+def target(width, height):
+    loss = torch.atan(width / height).sum()
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.proof
+def test_the_angle_of_a_flat_box_is_a_right_one(loaded: Callable[[str], ModuleType]) -> None:
+    width = torch.linspace(1.0, 3.0, 16).requires_grad_()
+    height = torch.linspace(0.0, 2.0, 16).requires_grad_()
+    report = whynan.explain(loaded(ASPECT).target, width, height, rerun=True)
+    best = report.findings[0].fixes[0]
+    assert best.title == "atan2(a, b) where the denominator is 0"
+    assert best.verdict.status in ("verified", "guarded")
+    assert check(report) >= 1
+    edited = regenerate_text("m.py", ASPECT, report.findings[0], best)
+    assert isinstance(edited, str)
+    height.grad = None
+    loaded(edited).target(width, height)
+    assert height.grad is not None
+    assert torch.allclose(height.grad, (-width / (width**2 + height**2)).detach())

@@ -73,6 +73,7 @@ def fixes_of(module: ModuleType) -> list[Fix]:
         ("(x - x.mean(0)) / x.std(0)", "1.0", "return (x - x.mean(0)) / np.where(denominator == 0, 1, denominator)"),
         ("x / np.max(x, axis=0)", "0.0", "return x / np.where(denominator == 0, 1, denominator)"),
         ("np.log10(x * x)", "0.0", "return np.log10(np.where("),
+        ("x / (np.sum(x[:, 1]) / 3)", "0.0", "return x / np.where(denominator == 0, 1, denominator)"),
         ("np.power(x * x, -0.5)", "0.0", "np.where("),
         ("x * np.mean(x[x > 1e9])", "0.0", "np.sum(operand / max(operand.size, 1))"),
     ],

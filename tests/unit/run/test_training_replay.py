@@ -355,6 +355,45 @@ def fit_same(weight: Tensor, optimizer: Any, rows: Any) -> None:
         optimizer.step()
 
 
+class Agent:
+    """Keeps the steps of an episode until one step is made of them, as policy gradients are learnt."""
+
+    def __init__(self, model: nn.Module, optimizer: Any) -> None:
+        self.model, self.optimizer = model, optimizer
+        self.scores: list[Tensor] = []
+        self.rewards: list[float] = []
+
+    def act(self, x: Tensor) -> None:
+        self.scores.append(self.model(x).mean())
+        self.rewards.append(float(len(self.scores)))
+
+    def learn(self) -> None:
+        rewards = torch.tensor(self.rewards)
+        rewards = (rewards - rewards.mean()) / (rewards.std() + 1e-8)
+        loss = -(torch.stack(self.scores) * rewards).sum()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        self.scores.clear()
+        del self.rewards[:]
+
+
+def test_an_episode_that_is_emptied_behind_its_step_is_replayed_and_stays_as_it_was() -> None:
+    model, optimizer, rows = training(bad=None)
+    agent = Agent(model, optimizer)
+    with watch(optimizer) as w:
+        for length in (3, 4, 2, 1, 3):
+            for x in rows[:length]:
+                agent.act(x + torch.randn(()))
+            agent.learn()
+    assert w.report.run.replay.faithful
+    (finding,) = w.report.findings
+    assert (finding.rule, finding.step) == ("WN601", 4)
+    assert finding.site is not None
+    assert finding.site.line == line_of(Agent.learn, "rewards.std()")
+    assert (len(agent.scores), agent.rewards) == (1, [1.0])
+
+
 def test_a_loop_that_is_given_one_object_again_and_again_is_replayed() -> None:
     weight = torch.ones(2, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=100.0)
@@ -576,6 +615,7 @@ def test_a_trace_of_a_replay_that_stays_is_noticed(
     bare, _ = _kept(capsys, tmp_path / "log.txt", watches=False)
     monkeypatch.setattr(replay.ObjectSnapshot, "restore", lambda _: None)
     monkeypatch.setattr(replay, "restore", lambda _: None)
+    monkeypatch.setattr(replay, "assign", lambda _: None)
     monkeypatch.setattr(replay.Gradients, "restore", lambda _: None)
     found, _ = _kept(capsys, tmp_path / "log.txt", watches=True)
     assert {n for n in bare if not _same(bare[n], found[n])} >= {"books", "schedule", "module", "draws", "array"}

@@ -147,6 +147,7 @@ def candidates(
     masked = left_out is not None and left_out.op.split(".")[1] in ("mul", "nan_to_num")
     spots = [spot, *_callers(spot, finding)]
     found = [*_double_where_candidates(spot, masked), *(_first_candidate(spots, intent) for intent in wanted)]
+    found += _candidates_of_entry(spot, finding)
     if not any(isinstance(one, Candidate) and one.kind == "reformulation" for one in found):
         for at in spots:
             if made := _log_space_candidates(at):
@@ -163,6 +164,7 @@ def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixInte
         return [Declined(intent.title, spot) for intent in wanted]
     spots = [spot, *_callers(spot, finding)]
     found = [one for masked in (False, True) for one in _double_where_candidates(spot, masked)]
+    found += _candidates_of_entry(spot, finding)
     found += [one for at in spots for one in _log_space_candidates(at)]
     return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
 
@@ -185,6 +187,13 @@ def _double_where_candidates(spot: Spot, masked: bool) -> list[Candidate | Decli
     found = [] if chosen is None else [_selection_candidate(spot, chosen)]
     branches = harmless_branches(spot.reader, spot.birth)
     return found if branches is None else [*found, _selection_candidate(spot, *branches)]
+
+
+def _candidates_of_entry(spot: Spot, finding: Finding) -> list[Candidate | Declined]:
+    """What keeps out of an expression what came in bad, and what the program leaves out only later."""
+    if finding.birth != "entered" or spot.place.library != "torch":
+        return []
+    return [_selection_candidate(spot, one) for one in double_where.double_wheres_of_operands(spot.reader, spot.birth)]
 
 
 def _first_candidate(spots: Sequence[Spot], intent: FixIntent) -> Candidate | Declined:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from whynan.expr.from_python import Reader
     from whynan.fixes.python.edit import Root
     from whynan.source.dataflow import Definition
+    from whynan.source.text import Place
 
 
 # -- The expressions that a birth is part of, or that its value flows into: where a pattern may be rooted --------------
@@ -84,6 +85,7 @@ def twins_of(reader: Reader, root: Root) -> list[Root]:
 
 _HARMLESS: Final = {name: ast.literal_eval(value) for name, value in TORCH.column("harmless").items()}
 """An operand with which the operator and its derivative are finite."""
+_PREDICATES: Final = TORCH.having("predicate", "comparison")
 _SECOND: Final = frozenset({"div", "fmod", "remainder"})
 """Operators of which the second operand is the dangerous one."""
 
@@ -115,11 +117,20 @@ def double_where(reader: Reader, birth: Root, *, masked: bool) -> DoubleWhere | 
 
     ``masked``: a product with a mask is one too.
     """
-    chosen = selection_of(reader, birth, factors=masked)
     operand = _operand(reader, birth)
-    if chosen is None or operand is None:
+    return None if operand is None else _harmless(reader, selection_of(reader, birth, factors=masked), *operand)
+
+
+def double_wheres_of_operands(reader: Reader, first: Root) -> list[DoubleWhere]:
+    """The double where for each operand of what first reads something bad, where a selection leaves that out."""
+    named = (n for n in _operands(reader.place, first) if isinstance(n, (ast.Name, ast.Attribute, ast.Subscript)))
+    found = (_harmless(reader, selection_of(reader, node, factors=True), node, 0.0) for node in named)
+    return [one for one in found if one is not None]
+
+
+def _harmless(reader: Reader, chosen: Selection | None, node: ast.expr, safe: float) -> DoubleWhere | None:
+    if chosen is None:
         return None
-    node, safe = operand
     title = f"a harmless operand where {shortened(reader.place.code(chosen.mask))} leaves the result out"
     try:
         edits, imports = _edits(reader, chosen, node, safe)
@@ -173,6 +184,8 @@ def _selection_at(
         for inner, mask in ((root.left, root.right), (root.right, root.left)):
             if leads(inner) and not leads(mask) and reader.read(mask).name != "number":
                 return Selection(root, mask, when=True, number=True)
+    if isinstance(root, ast.Subscript) and leads(root.value) and _is_of_booleans(reader, root.slice):
+        return Selection(root, root.slice, when=True)
     if not isinstance(root, ast.Call):
         return None
     term = reader.read(root)
@@ -190,29 +203,53 @@ def _selection_at(
     return Selection(root, mask.node, when=False) if filled and isinstance(mask.node, ast.expr) else None
 
 
+def _is_of_booleans(reader: Reader, index: ast.AST) -> bool:
+    """Whether an index is a mask, as far as its function shows what it was computed by."""
+    match index:
+        case ast.Compare():
+            return True
+        case ast.Call():
+            return operator_of(reader.place, index)[0] in _PREDICATES
+        case ast.UnaryOp(op=ast.Invert(), operand=operand):
+            return _is_of_booleans(reader, operand)
+        case ast.BinOp(op=ast.BitAnd() | ast.BitOr(), left=left, right=right):
+            return _is_of_booleans(reader, left) and _is_of_booleans(reader, right)
+        case ast.Name():
+            made = reader.reaching.single_definition(index)
+            return made is not None and made.value is not None and _is_of_booleans(reader, made.value)
+        case _:
+            return False
+
+
 def _operand(reader: Reader, birth: Root) -> tuple[ast.expr, float] | None:
     """The dangerous operand of an operator, and what would be harmless in its place."""
-    place = reader.place
+    values, in_place = _operands(reader.place, birth), False
     if isinstance(birth, (ast.BinOp, ast.AugAssign)):
         name = SYMBOLS[type(birth.op)]
-        if name not in _HARMLESS:
-            return None
-        left = birth.left if isinstance(birth, ast.BinOp) else birth.target
-        right = birth.right if isinstance(birth, ast.BinOp) else birth.value
         if name == "pow" and isinstance(birth, ast.AugAssign):
             return None
-        return (right if name in _SECOND else left), _HARMLESS[name]
-    if not isinstance(birth, ast.Call):
+    elif isinstance(birth, ast.Call):
+        name, in_place = operator_of(reader.place, birth)
+    else:
         return None
-    name, in_place = operator_of(place, birth)
     if name is None or name not in _HARMLESS:
         return None
-    is_method = function_of(place, birth.func) is None
-    values = [*([birth.func.value] if is_method and isinstance(birth.func, ast.Attribute) else []), *birth.args]
     at = 1 if name in _SECOND else 0
     if at >= len(values) or (in_place and at == 0):
         return None
     return values[at], _HARMLESS[name]
+
+
+def _operands(place: Place, birth: Root) -> list[ast.expr]:
+    """The operands of an operator, in the order of its parameters."""
+    if isinstance(birth, ast.BinOp):
+        return [birth.left, birth.right]
+    if isinstance(birth, ast.AugAssign):
+        return [birth.target, birth.value]
+    if not isinstance(birth, ast.Call):
+        return []
+    is_method = function_of(place, birth.func) is None
+    return [*([birth.func.value] if is_method and isinstance(birth.func, ast.Attribute) else []), *birth.args]
 
 
 def _edits(reader: Reader, chosen: Selection, node: ast.expr, safe: float) -> tuple[list[Edit], set[str]]:

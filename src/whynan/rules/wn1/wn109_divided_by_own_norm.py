@@ -47,9 +47,12 @@ def match(finding: Finding) -> Explanation | None:
     if at is None:
         return None
     birth, *later = at[1]
-    # what is divided by is what the birth divides by: another norm may come later
-    shared = [term for term in later if any(fits("y ** N * ...", term, y=by) for by in divisors(finding))]
-    if not fits(_UNIT, birth, *shared) or fits(_STANDARDISED, birth):
+    # what is divided by is what the birth divides by: another norm may come later, or have come before
+    by = divisors(finding)
+    shared = [term for term in later if any(fits("y ** N * ...", term, y=part) for part in by)]
+    if not any(fits("sum(x ** 2)", part) for part in by) or not fits(_UNIT, birth, *shared):
+        return None
+    if fits(_STANDARDISED, birth):
         return None
     return Explanation(
         quotient_message(finding, "the norm of the vector"),

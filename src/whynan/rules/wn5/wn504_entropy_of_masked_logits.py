@@ -109,6 +109,7 @@ RULE = Rule(
             logarithm="log_softmax(x, d)",
         ),
         guard("a logarithm of 0 where the probability is 0", "exp(l) * l", "exp(l) * where(l < finfo(l).min, 0, l)"),
+        guard("1 instead of 0 in the logarithm of x log(x)", "x * log(x)", "x * log(where(x == 0, 1, x))"),
         *LOG_OF_ONE,
     ),
 )

@@ -140,11 +140,13 @@ def _numpy_dtypes() -> Generator[None]:
     import torch
 
     settings: Any = import_module(f"{_LIBRARY}._dtypes_impl")
-    held = settings._default_dtypes
+    held, usual = settings._default_dtypes, torch.get_default_dtype()
     settings._default_dtypes = settings.DefaultDTypes(torch.float64, torch.complex128, torch.int64)
+    torch.set_default_dtype(torch.float64)  # which a number of Python's is made a tensor of
     try:
         yield
     finally:
+        torch.set_default_dtype(usual)
         settings._default_dtypes = held
 
 
