@@ -20,6 +20,7 @@ from whynan.source.text import Place, apply_edits, parse_or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from whynan.fixes.python.candidates import Spot
     from whynan.fixes.python.edit import Root
     from whynan.fixes.python.formula import Edit
     from whynan.records import Finding
@@ -36,13 +37,28 @@ class MovedActivation:
     """The files of a program that computes the same, with an activation in the function that a birth is in.
 
     ``text`` is that of the birth's file; ``others`` are the path, the text and the edited text of the other file.
+    ``lines`` are the statements that compute the activation where it is used.
     """
 
     title: str
     before: str
     text: str
     others: tuple[tuple[str, str, str], ...]
-    _edits: tuple[Edit, ...]
+    edits: tuple[Edit, ...]
+    lines: tuple[str, ...]
+
+    def without_unread(self, edited: str) -> str:
+        """An edited text without the activations that nothing reads there any more."""
+        place = Place(edited)
+        unread = [node for node in place.parents if isinstance(node, ast.Assign) and self._is_unread(place, node)]
+        lines = ((place.line_start(n.lineno), place.line_start((n.end_lineno or n.lineno) + 1), "") for n in unread)
+        return apply_edits(edited, lines)
+
+    def _is_unread(self, place: Place, node: ast.Assign) -> bool:
+        if place.code(node) not in self.lines or not isinstance(node.targets[0], ast.Name):
+            return False
+        names = (n for n in ast.walk(place.function(node)) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+        return all(name.id != node.targets[0].id for name in names)
 
     def relocated(self, finding: Finding) -> Finding:
         """A finding of the file as it is at the same expression of the edited one."""
@@ -51,8 +67,8 @@ class MovedActivation:
         if site is None or node is None:
             return finding
         start, end = place.span(node)
-        start += sum(len(new) - (b - a) for a, b, new in self._edits if b <= start)
-        end += sum(len(new) - (b - a) for a, b, new in self._edits if a < end)
+        start += sum(len(new) - (b - a) for a, b, new in self.edits if b <= start)
+        end += sum(len(new) - (b - a) for a, b, new in self.edits if a < end)
         (line, column), (end_line, end_column) = moved.position(start), moved.position(end)
         there = {"line": line, "column": column, "end_line": end_line, "end_column": end_column}
         return finding.model_copy(update={"site": site.model_copy(update=there)})
@@ -78,17 +94,24 @@ class _Producer:
         return f"{self.owner}.{self.name}" if self.owner else self.name
 
 
-def moved_activations(texts: Mapping[str, str], path: str, finding: Finding) -> Iterator[MovedActivation]:
+def moved_activations(
+    texts: Mapping[str, str], path: str, finding: Finding, others: Sequence[Finding] = ()
+) -> Iterator[MovedActivation]:
     """The ways to have the activation whose logarithm a finding is of in the function that takes the logarithm.
 
-    ``texts`` are the program's files by their paths, ``path`` that of the finding's site.
+    ``texts`` are the program's files by their paths, ``path`` that of the finding's site. It is moved to the functions
+    of the ``others`` of the same file too, which call it for a logarithm of their own.
     """
     spots = related_spots(texts[path], finding)
-    made = itertools.chain.from_iterable(
-        _moved(texts, path, spot.reader, _reached_calls(spot.reader, spot.start))
-        for spot in (() if isinstance(spots, str) else spots)
-    )
-    yield from itertools.islice(made, _MOST)
+    # a hook would be given the logits
+    if isinstance(spots, str) or any("_forward_hook" in text for text in texts.values()):
+        return
+    known = [producer for file, text in texts.items() for producer in _producers(file, text)]
+    site = finding.site
+    there = [other for other in others if site is not None and other.site is not None and other.site.file == site.file]
+    further = [found[0] for other in there if not isinstance(found := related_spots(texts[path], other), str)]
+    made = (_moved(texts, path, [spot, *further], known) for spot in spots)
+    yield from itertools.islice(itertools.chain.from_iterable(made), _MOST)
 
 
 def producer_texts(text: str) -> Iterator[str]:
@@ -97,26 +120,34 @@ def producer_texts(text: str) -> Iterator[str]:
         yield apply_edits(text, producer.edits)
 
 
-def _moved(texts: Mapping[str, str], path: str, reader: Reader, calls: Sequence[ast.Call]) -> Iterator[MovedActivation]:
-    known = [producer for file, text in texts.items() for producer in _producers(file, text)]
+def _moved(
+    texts: Mapping[str, str], path: str, spots: Sequence[Spot], known: Sequence[_Producer]
+) -> Iterator[MovedActivation]:
     defined = {name for text in texts.values() for name in _defined_names(text)}
-    found: dict[_Producer, list[ast.Call]] = {}
-    for call in calls:
-        own = _sequence_of(reader, call)
-        for producer in [own] if own is not None else known:
-            if own is not None or _may_call(reader, call, producer, defined):
-                found.setdefault(producer, []).append(call)
-    for producer, called in found.items():
-        edits = _caller_edits(reader, producer, called)
-        if edits is None:
+    found: dict[_Producer, dict[str | None, tuple[Reader, list[ast.Call]]]] = {}
+    for spot in spots:
+        reader, calls = spot.reader, _reached_calls(spot.reader, spot.start)
+        function = reader.place.qualified_name(reader.reaching.function)
+        for producer in [*known, *(own for call in calls if (own := _sequence_of(reader, call)) is not None)]:
+            called = [call for call in calls if _is_call_of(reader, call, producer, defined)]
+            called = [
+                call for call in called if not _autocasts(reader.place, call) - _autocasts(reader.place, spot.start)
+            ]
+            if called and (spot is spots[0] or producer in found):
+                found.setdefault(producer, {}).setdefault(function, (reader, called))
+    for producer, functions in found.items():
+        made = [_caller_edits(reader, producer, called) for reader, called in functions.values()]
+        kept = [one for one in made if one is not None]
+        if made[0] is None:
             continue
         here = producer.path == path
-        edits = [*edits, *(producer.edits if here else ())]
+        edits = [*(edit for one, _ in kept for edit in one), *(producer.edits if here else ())]
         text = apply_edits(texts[path], edits)
         others = () if here or not producer.edits else ((producer.path, texts[producer.path]),)
         both = tuple((file, before, apply_edits(before, producer.edits)) for file, before in others)
         if parse_or_none(text) is not None and all(parse_or_none(after) is not None for _, _, after in both):
-            yield MovedActivation(producer.qualified, texts[path], text, both, tuple(edits))
+            lines = tuple(line for _, added in kept for line in added)
+            yield MovedActivation(producer.qualified, texts[path], text, both, tuple(edits), lines)
 
 
 def _defined_names(text: str) -> set[str]:
@@ -181,7 +212,7 @@ def _producers_in(path: str, reader: Reader, function: ast.FunctionDef, owner: s
     for number, element in enumerate(elements):
         node = _returned(reader, element)
         found = None if node is None else _activation(reader, node)
-        if node is None or found is None:
+        if node is None or found is None or any(isinstance(a, (ast.With, ast.AsyncWith)) for a in place.above(node)):
             continue
         edits = _logits_edits(reader, node, found[1])
         if edits is not None:
@@ -291,8 +322,11 @@ def _free(reader: Reader, wanted: str) -> str:
 # -- The function that calls it ----------------------------------------------------------------------------------------
 
 
-def _may_call(reader: Reader, call: ast.Call, producer: _Producer, defined: set[str]) -> bool:
+def _is_call_of(reader: Reader, call: ast.Call, producer: _Producer, defined: set[str]) -> bool:
     """Whether a call may be one of a function, as it is written."""
+    own = _sequence_of(reader, call)
+    if own is not None or not producer.edits:
+        return own == producer
     match call.func:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             pass
@@ -309,28 +343,42 @@ def _may_call(reader: Reader, call: ast.Call, producer: _Producer, defined: set[
     return all((reader.place.meaning(callee) or [""])[0] != "torch" for callee in callees)
 
 
-def _caller_edits(reader: Reader, producer: _Producer, calls: Sequence[ast.Call]) -> list[Edit] | None:
-    """The edits that ask for the logits where a function is called, and compute the activation there."""
+def _autocasts(place: Place, node: ast.AST) -> set[ast.AST]:
+    """The context managers around a node that choose dtypes."""
+    managers = (above for above in place.above(node) if isinstance(above, (ast.With, ast.AsyncWith)))
+    return {m for m in managers if any("autocast" in place.code(item.context_expr) for item in m.items)}
+
+
+def _caller_edits(
+    reader: Reader, producer: _Producer, calls: Sequence[ast.Call]
+) -> tuple[list[Edit], list[str]] | None:
+    """The edits that ask for the logits where a function is called; and the statements of the activation there."""
     place = reader.place
     found: list[Edit] = []
+    lines: list[str] = []
     for call in calls:
         if visible(place, call).get("torch") != "torch":
             return None
         statement = place.statement(call)
         target = _target(statement, call, producer.index)
-        asked = _asked(place, producer, call)
-        if target is None and producer.index is None:
-            start, end = place.span(call)
+        asked = [*_asked(place, producer, call)]
+        (start, end), head = place.span(call), place.span(statement)[0]
+        number = calls.index(call) + 1
+        name = _free(reader, "logits" if number == 1 else f"logits_{number}")
+        next_line = f"{_newline(place)}{_indent(place, statement)}"
+        if target is not None and (behind := _line_end(place, statement)) is not None:
+            name = name if len(calls) == 1 else _free(reader, f"{target.id}_logits")
+            lines.append(f"{target.id} = {producer.activation.format(name)}")
+            found += [(*place.span(target), name), *asked, (behind, behind, next_line + lines[-1])]
+        elif producer.index is not None:
+            return None
+        elif hoist_obstacle(reader, call, [call]) is None:
+            line = f"{name} = {apply_edits(place.text[:end], asked)[start:]}{next_line}"
+            found += [(head, head, line), (start, end, producer.activation.format(name))]
+        else:
             before, after = producer.activation.split("{}")
             found += [(start, start, before), *asked, (end, end, after)]
-        elif target is not None and (behind := _line_end(place, statement)) is not None:
-            name = _free(reader, "logits" if len(calls) == 1 else f"{target.id}_logits")
-            line = f"{target.id} = {producer.activation.format(name)}"
-            below = f"{_newline(place)}{_indent(place, statement)}{line}"
-            found += [(*place.span(target), name), *asked, (behind, behind, below)]
-        else:
-            return None
-    return found
+    return found, lines
 
 
 def _asked(place: Place, producer: _Producer, call: ast.Call) -> Iterator[Edit]:

@@ -374,10 +374,12 @@ class _Proving:
         from whynan.fixes.candidates import Candidate
         from whynan.fixes.python import candidates, moved_activations
         from whynan.source import sha256_of
+        from whynan.source.positions import file_of_site
 
         others = {path: text for path, text in self._user_texts().items() if not is_same_file(path, source.path)}
-        for moved in moved_activations({**others, source.path: source.text}, source.path, finding):
-            digests = {path: sha256_of(path) for path, _, _ in moved.others}
+        births = [*self._report.findings, *self._report.damaging]
+        for moved in moved_activations({**others, source.path: source.text}, source.path, finding, births):
+            digests = {file_of_site(path): sha256_of(path) for path, _, _ in moved.others}
             if self._is_over() or any(digest != self._hashes.get(path, digest) for path, digest in digests.items()):
                 break
             there, at = _Source(source.path, moved.text, moved), moved.relocated(finding)
@@ -387,23 +389,26 @@ class _Proving:
                 for one in found
                 if isinstance(one, Candidate) and one.kind == "reformulation"
             ]
-            verified = [fix for fix in self._proved_edits(at, there, edits) if fix.verdict.status == "verified"]
-            if verified:
+            for proof in self._proofs(at, there, edits if edits and self._is_same_run(finding, there) else []):
+                if proof.verdict.status != "verified":
+                    continue
                 self._hashes |= {path: digest for path, digest in digests.items() if digest is not None}
-                return tuple(verified[:1])
+                shorter = moved.without_unread(proof.candidate.edited)
+                outcome = self._outcome(at, there, shorter, makes_up=False)
+                if isinstance(outcome, EditOutcome) and outcome.rejected is None and outcome.remains is None:
+                    proof = replace(proof, candidate=replace(proof.candidate, edited=shorter))
+                return (_fix_of(proof, there),)
         return ()
 
+    def _is_same_run(self, finding: Finding, source: _Source) -> bool:
+        """Whether a finding is born alike where a text that is to compute the same runs in place of what is loaded."""
+        trial = self._trial(source, source.text)
+        report = trial.report if isinstance(trial, EditedRun) else trial
+        found = () if isinstance(report, str) else (*report.findings, *report.damaging)
+        return any(_birth_numbers(other) == _birth_numbers(finding) for other in found)
+
     def _proved_edits(self, finding: Finding, source: _Source, edits: Sequence[Candidate]) -> tuple[Fix, ...]:
-        return tuple(
-            Fix(
-                title=p.candidate.title,
-                kind="source",
-                patch=_patch(source, p.candidate.edited),
-                verdict=p.verdict,
-                further=p.further,
-            )
-            for p in self._proofs(finding, source, edits)
-        )
+        return tuple(_fix_of(proof, source) for proof in self._proofs(finding, source, edits))
 
     def _numpy_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The edits of the program's NumPy expressions, of what came in bad from there; up to the first that holds."""
@@ -737,13 +742,22 @@ class _Proving:
         return None
 
 
-def _patch(source: _Source, edited: str) -> str:
-    """A diff of all files that an edit changes."""
+def _birth_numbers(finding: Finding) -> tuple[object, ...]:
+    """What is the same of two births of the same numbers, wherever in the source they are."""
+    element = finding.element
+    operands = tuple((one.name, str(one.value)) for one in element.operands)
+    return finding.op, finding.phase, element.index, element.count, element.total, str(element.value), operands
+
+
+def _fix_of(proof: RankedCandidate, source: _Source) -> Fix:
+    """A proved candidate as a fix, with a diff of all files that it changes."""
     from whynan.fixes.python import patch
     from whynan.source.positions import file_of_site
 
-    files = [*source.others, (source.path, source.before, edited)]
-    return "".join(patch(file_of_site(path), before, after) for path, before, after in files)
+    made = proof.candidate
+    files = [*source.others, (source.path, source.before, made.edited)]
+    diff = "".join(patch(file_of_site(path), before, after) for path, before, after in files)
+    return Fix(title=made.title, kind="source", patch=diff, verdict=proof.verdict, further=proof.further)
 
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
