@@ -104,7 +104,7 @@ def moved_activations(
     """
     spots = related_spots(texts[path], finding)
     # a hook would be given the logits
-    if isinstance(spots, str) or any("_forward_hook" in text for text in texts.values()):
+    if isinstance(spots, str) or any("_forward_hook(" in text for text in texts.values()):
         return
     known = [producer for file, text in texts.items() for producer in _producers(file, text)]
     site = finding.site

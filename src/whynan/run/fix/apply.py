@@ -159,7 +159,7 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
     """
     if is_redacted(report):
         raise UsageError("this report was made with --redact, and names no file", "take that of the run without it")
-    paths = _edited_files(report, offer)
+    paths = edited_files(report, offer)
     known = Known({}, (*report.findings, *report.damaging))
     if len(paths) > 1:
         files = [path for path in paths if path is not None and not path.startswith("<")]
@@ -190,7 +190,7 @@ def _made_in(report: Report, offer: Offer, path: str | None, known: Known) -> Fi
     return FileEdit(file, _edited(file, path, offer, known))
 
 
-def _edited_files(report: Report, offer: Offer) -> tuple[str | None, ...]:
+def edited_files(report: Report, offer: Offer) -> tuple[str | None, ...]:
     """The files of the run that a fix edits."""
     diffs = _diffs(offer.fix)
     if len(diffs) < 2:
