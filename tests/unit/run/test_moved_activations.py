@@ -97,6 +97,8 @@ class Net(nn.Module):
 
 model = {"net": Net, "other": Other}["net"]()
 """,
+    "what a hook is given": SOFTMAX
+    + "seen = []\nmodel.register_forward_hook(lambda _, given, made: seen.append(made))\n",
 }
 
 
@@ -140,7 +142,7 @@ def test_a_product_over_steps_is_a_sum_of_logarithms(loaded: Callable[[str], Mod
 
 
 @pytest.mark.parametrize("why", WRONG)
-def test_another_function_than_is_called_is_not_edited(why: str, loaded: Callable[[str], ModuleType]) -> None:
+def test_what_would_be_another_number_is_not_edited(why: str, loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(program(WRONG[why], "p = model(x)\nloss = -torch.log(p.gather(1, rows)).mean()"))
     fixes = explained(module).findings[0].fixes
     assert fixes

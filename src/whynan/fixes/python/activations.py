@@ -103,27 +103,24 @@ def moved_activations(
     of the ``others`` of the same file too, which call it for a logarithm of their own.
     """
     spots = related_spots(texts[path], finding)
-    # a hook would be given the logits
-    if isinstance(spots, str) or any("_forward_hook(" in text for text in texts.values()):
+    if isinstance(spots, str):
         return
+    defined = [function for text in texts.values() for function in _defined(text)]
+    # what hands any keyword on may make something else of the logits
+    handing = {node.name for node in defined if not isinstance(node, ast.ClassDef) and node.args.kwarg is not None}
     known = [producer for file, text in texts.items() for producer in _producers(file, text)]
+    known = [producer for producer in known if not handing & {producer.name, "__call__"}]
     site = finding.site
     there = [other for other in others if site is not None and other.site is not None and other.site.file == site.file]
     further = [found[0] for other in there if not isinstance(found := related_spots(texts[path], other), str)]
-    made = (_moved(texts, path, [spot, *further], known) for spot in spots)
+    names = {node.name for node in defined}
+    made = (_moved(texts, path, [spot, *further], known, names) for spot in spots)
     yield from itertools.islice(itertools.chain.from_iterable(made), _MOST)
 
 
-def producer_texts(text: str) -> Iterator[str]:
-    """A file's text with each function that returns an activation made to return the logits when asked."""
-    for producer in _producers("", text):
-        yield apply_edits(text, producer.edits)
-
-
 def _moved(
-    texts: Mapping[str, str], path: str, spots: Sequence[Spot], known: Sequence[_Producer]
+    texts: Mapping[str, str], path: str, spots: Sequence[Spot], known: Sequence[_Producer], defined: set[str]
 ) -> Iterator[MovedActivation]:
-    defined = {name for text in texts.values() for name in _defined_names(text)}
     found: dict[_Producer, dict[str | None, tuple[Reader, list[ast.Call]]]] = {}
     for spot in spots:
         reader, calls = spot.reader, _reached_calls(spot.reader, spot.start)
@@ -150,10 +147,11 @@ def _moved(
             yield MovedActivation(producer.qualified, texts[path], text, both, tuple(edits), lines)
 
 
-def _defined_names(text: str) -> set[str]:
+def _defined(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef]:
+    """The functions and classes of a file."""
     tree = parse_or_none(text)
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    return {node.name for node in ast.walk(tree) if isinstance(node, kinds)} if tree is not None else set()
+    return [node for node in ast.walk(tree) if isinstance(node, kinds)] if tree is not None else []
 
 
 def _reached_calls(reader: Reader, start: Root) -> list[ast.Call]:

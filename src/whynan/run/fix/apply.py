@@ -249,11 +249,7 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix, known: Known) 
     if len(_diffs(fix)) > 1:
         births = [birth for birth in births if birth.site is not None and birth.site.file == path]
     texts, declined = _mended_texts(text, births)
-    if finding.site is not None and finding.site.file == path:
-        for moved in source.moved_activations({**known.texts, path: text}, path, finding, known.findings):
-            mended, _ = _mended_texts(moved.text, [moved.relocated(finding), *births[1:]])
-            texts += [one for each in mended for one in (each, moved.without_unread(each))]
-    texts += source.producer_texts(text)
+    texts += _moved_texts(path, finding, births[1:], {**known.texts, path: text}, known.findings)
     texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
     given = [source.operand_edit(path, text, finding, row) for row in operands_of(finding.rule)]
     texts += [edit.edited for edit in given if isinstance(edit, source.ArgumentEdit)]
@@ -268,6 +264,17 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix, known: Known) 
         if cast is not None:
             return cast
     return Declined(fix.title, declined[0] if declined and not texts else "")
+
+
+def _moved_texts(
+    path: str, finding: Finding, further: Sequence[Finding], texts: Mapping[str, str], findings: Sequence[Finding]
+) -> Iterator[str]:
+    """A file's text with an activation moved, and in the file of the finding its births mended."""
+    home = None if finding.site is None else finding.site.file
+    for moved in source.moved_activations(texts, home, finding, findings) if home in texts and home is not None else ():
+        yield from (after for other, _, after in moved.others if other == path)
+        mended, _ = _mended_texts(moved.text, [moved.relocated(finding), *further]) if path == home else ([], [])
+        yield from (one for each in mended for one in (each, moved.without_unread(each)))
 
 
 def _mended_texts(text: str, births: Sequence[Finding]) -> tuple[list[str], list[str]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import linecache
 import os
 import sys
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
@@ -380,7 +381,11 @@ class _Proving:
         births = [*self._report.findings, *self._report.damaging]
         for moved in moved_activations({**others, source.path: source.text}, source.path, finding, births):
             digests = {file_of_site(path): sha256_of(path) for path, _, _ in moved.others}
-            if self._is_over() or any(digest != self._hashes.get(path, digest) for path, digest in digests.items()):
+            if (
+                self._is_over()
+                or _is_hooked(source.path, moved)
+                or any(digest != self._hashes.get(path, digest) for path, digest in digests.items())
+            ):
                 break
             there, at = _Source(source.path, moved.text, moved), moved.relocated(finding)
             found = candidates(there.text, at, [intent for intent in intents if intent.kind != "setting"])
@@ -740,6 +745,19 @@ class _Proving:
             if (alone.original.body, alone.repaired.body) == bodies:
                 return self._judged(known, source, alone).verdict
         return None
+
+
+def _is_hooked(path: str, moved: MovedActivation) -> bool:
+    """Whether a hook may be given the logits, or not be called where a sequence of modules is taken apart."""
+    from torch import nn
+
+    files = [path, *(other for other, _, _ in moved.others)]
+    if "[:-1](" in "".join(after for _, _, after in (*moved.others, ("", "", moved.text))):
+        files.append(str(nn.modules.container.__file__))
+    objects: list[Any] = gc.get_objects()
+    kinds = {type(one).__module__ for one in objects if issubclass(type(one), nn.Module) and one._forward_hooks}
+    homes = [str(getattr(sys.modules.get(kind), "__file__", "")) for kind in kinds]
+    return any(is_same_file(home, file) for home in homes for file in files)
 
 
 def _birth_numbers(finding: Finding) -> tuple[object, ...]:
