@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from whynan.report.fixes.proposals import offers
 from whynan.report.json import parse_report, to_json
-from whynan.run.fix.apply import regenerate_text
+from whynan.run.fix.apply import Known, edited_files, regenerate_text
 from whynan.run.fix.file import open_editable
 
 if TYPE_CHECKING:
@@ -26,11 +26,15 @@ def check(report: Report, folder: Path | None = None) -> int:
         if "\\udc" in site.file:
             # a name that is no UTF-8 stands escaped in a document, and is no path any more
             continue
-        file = offer.file
-        assert file is not None
-        text = open_editable(os.path.realpath(os.path.join(folder or os.getcwd(), file)), folder=os.sep).text
-        edited = regenerate_text(file, text, offer.finding, offer.fix)
-        assert isinstance(edited, str), (offer.fix.title, edited)
-        assert edited != text
+        files = [file for file in edited_files(report, offer) if file is not None]
+        paths = {file: os.path.realpath(os.path.join(folder or os.getcwd(), file)) for file in files}
+        texts = {file: open_editable(path, folder=os.sep).text for file, path in paths.items()}
+        for file, text in texts.items():
+            edited = regenerate_text(
+                file, text, offer.finding, offer.fix, Known(texts, (*report.findings, *report.damaging))
+            )
+            assert isinstance(edited, str), (offer.fix.title, edited)
+            assert edited != text
+        assert files
         made += 1
     return made

@@ -168,13 +168,7 @@ class Reader:
 
     def _instance(self, callee: ast.expr) -> tuple[str, dict[str, ast.expr]] | None:
         """The operator that an instance of a module without parameters is: ``nn.Softmax(dim=-1)``."""
-        match callee:
-            case ast.Attribute():
-                made = self._attribute(callee)
-            case ast.Name():
-                made = self._named(callee)
-            case _:
-                made = callee
+        made = self.construction(callee)
         if not isinstance(made, ast.Call):
             return None
         names = self.place.meaning(made.func)
@@ -187,6 +181,16 @@ class Reader:
             return None
         given.pop("inplace", None)
         return name, given
+
+    def construction(self, callee: ast.expr) -> ast.expr | None:
+        """What is called, as the one expression that it was made by; None where that is not known."""
+        match callee:
+            case ast.Attribute():
+                return self._attribute(callee)
+            case ast.Name():
+                return self._named(callee)
+            case _:
+                return callee
 
     def _setting(self, callee: ast.expr, name: str, value: ast.expr) -> Term:
         """What an instance was constructed with, which it keeps as an attribute."""

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from whynan.run.proof.arguments import Heard
     from whynan.run.region import Region
     from whynan.verify.in_place.live_objects import Meanwhile
+    from whynan.verify.in_place.swap import SwappedTexts
     from whynan.verify.in_place.visits import Visits
 
 
@@ -128,12 +129,15 @@ class TargetRerunner:
         self._call = call
         self._region = region
 
-    def visits(self, path: str, text: str, line: int) -> Visits | str:
+    def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         from whynan.verify.in_place.visits import record_visits
 
         try:
-            with record_visits(path, text, line) as (recorder, swap):
+            with (
+                nullcontext() if edited is None else edited.apply(),
+                record_visits(path, text, line) as (recorder, swap),
+            ):
                 why = self._run(None)
         except UsageError as error:
             return error.what

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import bisect
 import re
 import tokenize
 import warnings
@@ -91,6 +92,11 @@ class Place(Syntax):
     def line_start(self, line: int) -> int:
         """The offset at which a line begins, from 1; the end of the text for the line after the last."""
         return self._starts[min(line, len(self._starts)) - 1]
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """The line and the column of an offset, from 1, in characters."""
+        line = bisect.bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
 
     def _offset(self, line: int, column: int) -> int:
         """The character offset of a byte column."""

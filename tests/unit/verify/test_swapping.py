@@ -188,6 +188,19 @@ def test_every_kind_of_function_runs_the_other_text_and_then_its_own_again(
     assert not hasattr(module, "math")
 
 
+def test_a_parameter_that_only_the_other_text_has_is_what_it_says_unless_it_is_given(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    before = "def f(x, *, y=1):\n    return x + y\n"
+    module = loaded(before)
+    after = "def f(x, *, y=2, z=10):\n    return x + y + z\n"
+    with swap_code(module.__file__ or "", before, after):
+        # one that both have is what the program's own function was made with
+        assert (module.f(0), module.f(0, z=20)) == (11, 21)
+    assert module.f(0) == 1
+    assert module.f.__kwdefaults__ == {"y": 1}
+
+
 def test_an_exception_puts_everything_back(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(KINDS)
     codes = {name: v.__code__ for name, v in vars(module).items() if hasattr(v, "__code__")}

@@ -3,6 +3,8 @@
 # pyright: strict
 
 from whynan.fixes.diffs import patch as patch
+from whynan.fixes.python.activations import MovedActivation as MovedActivation
+from whynan.fixes.python.activations import moved_activations as moved_activations
 from whynan.fixes.python.candidates import candidates as candidates
 from whynan.fixes.python.candidates import consistent_candidates as consistent_candidates
 from whynan.fixes.python.candidates import numpy_texts as numpy_texts

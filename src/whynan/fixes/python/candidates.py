@@ -140,12 +140,12 @@ def candidates(
     wanted = [intent for intent in intents if intent.kind != "setting"]
     if finding.fate == "absorbed":
         return []
-    spot = spot_of(text, finding, library)
-    if isinstance(spot, str):
-        return [Declined(intent.title, spot) for intent in wanted]
+    spots = related_spots(text, finding, library)
+    if isinstance(spots, str):
+        return [Declined(intent.title, spots) for intent in wanted]
+    spot = spots[0]
     left_out = None if finding.around is None else finding.around.left_out
     masked = left_out is not None and left_out.op.split(".")[1] in ("mul", "nan_to_num")
-    spots = [spot, *_callers(spot, finding)]
     found = [*_double_where_candidates(spot, masked), *(_first_candidate(spots, intent) for intent in wanted)]
     found += _candidates_of_entry(spot, finding)
     if not any(isinstance(one, Candidate) and one.kind == "reformulation" for one in found):
@@ -159,12 +159,11 @@ def candidates(
 def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixIntent]) -> list[Candidate | Declined]:
     """All that `candidates` may have made of a finding, of which a report holds less than the run knew."""
     wanted = [intent for intent in intents if intent.kind != "setting"]
-    spot = spot_of(text, finding)
-    if isinstance(spot, str):
-        return [Declined(intent.title, spot) for intent in wanted]
-    spots = [spot, *_callers(spot, finding)]
-    found = [one for masked in (False, True) for one in _double_where_candidates(spot, masked)]
-    found += _candidates_of_entry(spot, finding)
+    spots = related_spots(text, finding)
+    if isinstance(spots, str):
+        return [Declined(intent.title, spots) for intent in wanted]
+    found = [one for masked in (False, True) for one in _double_where_candidates(spots[0], masked)]
+    found += _candidates_of_entry(spots[0], finding)
     found += [one for at in spots for one in _log_space_candidates(at)]
     return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
 
@@ -242,6 +241,12 @@ def _without_repeats(found: list[Candidate | Declined]) -> list[Candidate | Decl
             texts.add(candidate.edited)
         kept.append(candidate)
     return kept
+
+
+def related_spots(text: str, finding: Finding, library: Library = "torch") -> list[Spot] | str:
+    """Where a finding's birth is in a file's text, and the calls of the small function that it is in; or why not."""
+    spot = spot_of(text, finding, library)
+    return spot if isinstance(spot, str) else [spot, *_callers(spot, finding)]
 
 
 def spot_of(text: str, finding: Finding, library: Library = "torch") -> Spot | str:

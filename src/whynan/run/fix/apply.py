@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from whynan.errors import UsageError
@@ -24,6 +24,17 @@ from whynan.run.proof.omissions import row_texts
 
 _MARK: Final = "\ufeff"
 """Stands at the beginning of a file of the encoding ``utf-8-sig``, and is no part of its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known beside one file and one finding: the texts of the files of a fix, and the findings of the run."""
+
+    texts: Mapping[str, str]
+    findings: tuple[Finding, ...] = ()
+
+
+_NOTHING_KNOWN: Final = Known({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +159,12 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
     """
     if is_redacted(report):
         raise UsageError("this report was made with --redact, and names no file", "take that of the run without it")
-    made = {path: _made_in(report, offer, path) for path in _edited_files(report, offer)}
+    paths = edited_files(report, offer)
+    known = Known({}, (*report.findings, *report.damaging))
+    if len(paths) > 1:
+        files = [path for path in paths if path is not None and not path.startswith("<")]
+        known = replace(known, texts={path: open_editable(path).text for path in files})
+    made = {path: _made_in(report, offer, path, known) for path in paths}
     missing = [path for path, edit in made.items() if edit is None]
     if len(missing) == len(made):
         return None
@@ -158,7 +174,7 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
     return Edit(offer, tuple(edit for edit in made.values() if edit is not None))
 
 
-def _made_in(report: Report, offer: Offer, path: str | None) -> FileEdit | None:
+def _made_in(report: Report, offer: Offer, path: str | None, known: Known) -> FileEdit | None:
     """The edit of one file; None where it is in it already."""
     if path is None or path.startswith("<"):
         where = "no place in the source" if path is None else f"{path}, which is no file"
@@ -171,10 +187,10 @@ def _made_in(report: Report, offer: Offer, path: str | None) -> FileEdit | None:
         if _is_there(file, _diff_of(offer.fix, path), recorded):
             return None
         raise UsageError(f"{file.path} is not what it was during the run", RUN_AGAIN)
-    return FileEdit(file, _edited(file, path, offer))
+    return FileEdit(file, _edited(file, path, offer, known))
 
 
-def _edited_files(report: Report, offer: Offer) -> tuple[str | None, ...]:
+def edited_files(report: Report, offer: Offer) -> tuple[str | None, ...]:
     """The files of the run that a fix edits."""
     diffs = _diffs(offer.fix)
     if len(diffs) < 2:
@@ -209,9 +225,9 @@ def _is_there(file: Editable, change: Diff | None, recorded: str) -> bool:
         return False
 
 
-def _edited(file: Editable, path: str, offer: Offer) -> str:
+def _edited(file: Editable, path: str, offer: Offer, known: Known) -> str:
     """The text of a file with a fix, made from the rule and the place; it must be the change that the verdict is of."""
-    made = regenerate_text(path, file.text, offer.finding, offer.fix)
+    made = regenerate_text(path, file.text, offer.finding, offer.fix, known)
     if isinstance(made, str):
         return made
     why = f" ({made.why})" if made.why else ""
@@ -219,24 +235,21 @@ def _edited(file: Editable, path: str, offer: Offer) -> str:
     raise UsageError(what, "the report was altered, or is of another version of whynan: run the program again")
 
 
-def regenerate_text(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
+def regenerate_text(path: str, text: str, finding: Finding, fix: Fix, known: Known = _NOTHING_KNOWN) -> str | Declined:
     """A file's text with a fix of a finding, by all that its rules propose there; or why none of that is the fix."""
-    first = _regenerate(path, text, finding, fix)
+    first = _regenerate(path, text, finding, fix, known)
     others = (_member_birth(finding, member) for member in finding.also)
-    made = (again for birth in others if isinstance(again := _regenerate(path, text, birth, fix), str))
+    made = (again for birth in others if isinstance(again := _regenerate(path, text, birth, fix, known), str))
     return next(made, first) if isinstance(first, Declined) else first
 
 
-def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Declined:
+def _regenerate(path: str, text: str, finding: Finding, fix: Fix, known: Known) -> str | Declined:
     proved = _diff_of(fix, path)
     births = [finding, *(_remaining_birth(finding, left) for left in fix.further)]
     if len(_diffs(fix)) > 1:
         births = [birth for birth in births if birth.site is not None and birth.site.file == path]
-    texts, declined = [text], list[str]()
-    for birth in births:
-        made = [candidate for each in texts for candidate in source.consistent_candidates(each, birth, _intents(birth))]
-        texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
-        declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
+    texts, declined = _mended_texts(text, births)
+    texts += _moved_texts(path, finding, births[1:], {**known.texts, path: text}, known.findings)
     texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
     given = [source.operand_edit(path, text, finding, row) for row in operands_of(finding.rule)]
     texts += [edit.edited for edit in given if isinstance(edit, source.ArgumentEdit)]
@@ -251,6 +264,27 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix) -> str | Decli
         if cast is not None:
             return cast
     return Declined(fix.title, declined[0] if declined and not texts else "")
+
+
+def _moved_texts(
+    path: str, finding: Finding, further: Sequence[Finding], texts: Mapping[str, str], findings: Sequence[Finding]
+) -> Iterator[str]:
+    """A file's text with an activation moved, and in the file of the finding its births mended."""
+    home = None if finding.site is None else finding.site.file
+    for moved in source.moved_activations(texts, home, finding, findings) if home in texts and home is not None else ():
+        yield from (after for other, _, after in moved.others if other == path)
+        mended, _ = _mended_texts(moved.text, [moved.relocated(finding), *further]) if path == home else ([], [])
+        yield from (one for each in mended for one in (each, moved.without_unread(each)))
+
+
+def _mended_texts(text: str, births: Sequence[Finding]) -> tuple[list[str], list[str]]:
+    """A text with one birth mended after the other, in each way; and why there are no more."""
+    texts, declined = [text], list[str]()
+    for birth in births:
+        made = [candidate for each in texts for candidate in source.consistent_candidates(each, birth, _intents(birth))]
+        texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
+        declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
+    return texts, declined
 
 
 def _numpy_texts(path: str, text: str, further: Sequence[Finding], proved: Diff) -> Iterator[str]:

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from whynan.run.proof.further_run import End
     from whynan.run.region import Region
     from whynan.verify.in_place.live_objects import Meanwhile
+    from whynan.verify.in_place.swap import SwappedTexts
     from whynan.verify.in_place.visits import Visits
 
 SAME: Final = Note.create("births_identical")
@@ -172,8 +173,10 @@ class ProofRun(WholeRun):
 
     # -- the program once more, for a fix --
 
-    def visits(self, path: str, text: str, line: int) -> Visits | str:
+    def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
+        if edited is not None:
+            return _ELSEWHERE
         try:
             function = instrument_function(text, line).function
         except UsageError as error:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import linecache
 import os
 import sys
 import time
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
@@ -25,12 +26,13 @@ from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturati
 from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of, so_far
 from whynan.source.text import file_text
 from whynan.traces.format import FAILED
-from whynan.verify.in_place.swap import is_same_file
+from whynan.verify.in_place.swap import SwappedTexts, is_same_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Declined, Formula
+    from whynan.fixes.python import MovedActivation
     from whynan.records import Finding, Report, Site
     from whynan.records.intents import FixIntent, FixKind
     from whynan.records.neighbourhood import Neighbourhood
@@ -75,8 +77,11 @@ _BEHIND: Final = "not tried: what is run again begins behind where it asks for f
 class Rerunner(Protocol):
     """A way to run once more what a report is of; all is put back after it, and nothing that fails in it is raised."""
 
-    def visits(self, path: str, text: str, line: int) -> Visits | str:
-        """The visits of the function at a line of a file whose text that is; or why there are none."""
+    def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
+        """The visits of the function at a line of a file whose text that is; or why there are none.
+
+        ``edited``: what runs in place of what the program has loaded, where the text is that of an edited file.
+        """
         ...
 
     def hear(self, objects: Heard) -> Heard | str:
@@ -120,10 +125,30 @@ class NoRerun:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """A file of the program, whose text is what ran."""
+    """A file of the program, whose text is what ran, or what a moved activation makes of that."""
 
     path: str
     text: str
+    moved: MovedActivation | None = None
+
+    @property
+    def before(self) -> str:
+        """The text that the program has loaded."""
+        return self.text if self.moved is None else self.moved.before
+
+    @property
+    def others(self) -> tuple[tuple[str, str, str], ...]:
+        """Other files that are edited too: the path, the text and the edited text of each."""
+        return () if self.moved is None else self.moved.others
+
+    @property
+    def edited(self) -> SwappedTexts | None:
+        """What runs in place of what is loaded."""
+        return None if self.moved is None else SwappedTexts(((self.path, self.before, self.text), *self.others))
+
+    def located(self, finding: Finding) -> Finding:
+        """A finding of the text that the program has loaded at the same expression here."""
+        return finding if self.moved is None else self.moved.relocated(finding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +235,7 @@ class _Proving:
         self._ended = False
         self._failed = False
         self._known: dict[object, tuple[Fix, ...]] = {}
-        self._visited: dict[tuple[str, int], Visits | str] = {}
+        self._visited: dict[tuple[str, str, int], Visits | str] = {}
         self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
         self._numpy_sites: tuple[Site, ...] | None = None
@@ -222,7 +247,7 @@ class _Proving:
         if self._keep is not None:
             self._keep_visits(self._keep)
         groups = cause_groups((*self._report.findings, *self._report.damaging), source_reader(self._report))
-        self._same_cause = {id(f): frozenset(map(birth_of, group)) for group in groups for f in group}
+        self._same_cause = {id(f.element): frozenset(map(birth_of, group)) for group in groups for f in group}
         self._deadline = time.process_time() + SECONDS
         changed: dict[str, object] = {
             name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
@@ -286,6 +311,8 @@ class _Proving:
             return settings
         arguments = self._argument_fixes(finding, source)
         made = self._edit_fixes(finding, source, intents)
+        if not any(fix.verdict.status == "verified" for fix in (*arguments, *made)):
+            made = (*self._moved_fixes(finding, source, intents), *made)
         if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
             made = (*made, *self._numpy_fixes(finding))
         if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
@@ -329,20 +356,50 @@ class _Proving:
             )
         return made
 
-    def _proved_edits(self, finding: Finding, source: _Source, edits: Sequence[Candidate]) -> tuple[Fix, ...]:
-        from whynan.fixes.python import patch
+    def _moved_fixes(self, finding: Finding, source: _Source, intents: Sequence[FixIntent]) -> tuple[Fix, ...]:
+        """The logarithm of an activation that another function has computed; up to the first that is verified."""
+        from whynan.fixes.candidates import Candidate
+        from whynan.fixes.python import candidates, moved_activations
+        from whynan.source import sha256_of
         from whynan.source.positions import file_of_site
 
-        return tuple(
-            Fix(
-                title=p.candidate.title,
-                kind="source",
-                patch=patch(file_of_site(source.path), source.text, p.candidate.edited),
-                verdict=p.verdict,
-                further=p.further,
-            )
-            for p in self._proofs(finding, source, edits)
-        )
+        others = {path: text for path, text in self._user_texts().items() if not is_same_file(path, source.path)}
+        births = [*self._report.findings, *self._report.damaging]
+        for moved in moved_activations({**others, source.path: source.text}, source.path, finding, births):
+            digests = {file_of_site(path): sha256_of(path) for path, _, _ in moved.others}
+            if (
+                self._is_over()
+                or _is_hooked(source.path, moved)
+                or any(digest != self._hashes.get(path, digest) for path, digest in digests.items())
+            ):
+                break
+            there, at = _Source(source.path, moved.text, moved), moved.relocated(finding)
+            found = candidates(there.text, at, [intent for intent in intents if intent.kind != "setting"])
+            edits = [
+                replace(one, path=source.path, title=f"{one.title}, of logits that {moved.title} gives")
+                for one in found
+                if isinstance(one, Candidate) and one.kind == "reformulation"
+            ]
+            for proof in self._proofs(at, there, edits if edits and self._is_same_run(finding, there) else []):
+                if proof.verdict.status != "verified":
+                    continue
+                self._hashes |= {path: digest for path, digest in digests.items() if digest is not None}
+                shorter = moved.without_unread(proof.candidate.edited)
+                outcome = self._outcome(at, there, shorter, makes_up=False)
+                if isinstance(outcome, EditOutcome) and outcome.rejected is None and outcome.remains is None:
+                    proof = replace(proof, candidate=replace(proof.candidate, edited=shorter))
+                return (_fix_of(proof, there),)
+        return ()
+
+    def _is_same_run(self, finding: Finding, source: _Source) -> bool:
+        """Whether a finding is born alike where a text that is to compute the same runs in place of what is loaded."""
+        trial = self._trial(source, source.text)
+        report = trial.report if isinstance(trial, EditedRun) else trial
+        found = () if isinstance(report, str) else (*report.findings, *report.damaging)
+        return any(_birth_numbers(other) == _birth_numbers(finding) for other in found)
+
+    def _proved_edits(self, finding: Finding, source: _Source, edits: Sequence[Candidate]) -> tuple[Fix, ...]:
+        return tuple(_fix_of(proof, source) for proof in self._proofs(finding, source, edits))
 
     def _numpy_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The edits of the program's NumPy expressions, of what came in bad from there; up to the first that holds."""
@@ -475,7 +532,7 @@ class _Proving:
             why = f"not tried: {trial}"
         else:
             ran = trial.report if isinstance(trial, EditedRun) else trial
-            family = self._same_cause.get(id(finding), frozenset[object]())
+            family = self._same_cause.get(id(finding.element), frozenset[object]())
             outcome = outcome_of(ran, self._report, finding, source.text, edited, family=family)
             is_behind = outcome.next is not None and outcome.next.element.dtype == "float16"
             why = _BEHIND if is_behind else outcome.rejected or outcome.remains or _IN_BFLOAT16
@@ -567,18 +624,20 @@ class _Proving:
 
     def _visits(self, source: _Source, line: int) -> Visits | str:
         """The visits of the function at a line; the program is not run again for another line of the same one."""
-        key = source.path, line
-        for (path, _), known in self._visited.items():
-            if path == source.path and not isinstance(known, str) and any(v.line == line for v in known.visits):
+        key = source.path, source.text, line
+        for (*file, _), known in self._visited.items():
+            is_of_it = file == [source.path, source.text] and not isinstance(known, str)
+            if is_of_it and not isinstance(known, str) and any(v.line == line for v in known.visits):
                 return known
         if key not in self._visited:
-            self._visited[key] = self._again.visits(source.path, source.text, line)
+            self._visited[key] = self._again.visits(source.path, source.text, line, source.edited)
         return self._visited[key]
 
     def _trial(self, source: _Source, edited: str, live: Meanwhile | None = None) -> Report | EditedRun | str:
         key = source.path, edited
         if key not in self._trials:
-            trial = self._again.trial(source.path, source.text, edited, live)
+            live = live if not source.others else SwappedTexts(source.others)
+            trial = self._again.trial(source.path, source.before, edited, live)
             # what was not looked at to its end proves nothing
             looked_at = trial.report if isinstance(trial, EditedRun) else trial
             unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
@@ -615,9 +674,9 @@ class _Proving:
         ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
         if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
             return EditOutcome(rejected=ran.moved)
-        family = self._same_cause.get(id(finding), frozenset())
+        family = self._same_cause.get(id(finding.element), frozenset())
         is_here = finding.site is not None and is_same_file(finding.site.file, source.path)
-        texts = (source.text, edited) if is_here else ("", "")
+        texts = (source.before, edited) if is_here else ("", "")
         outcome = outcome_of(ran.report, self._report, finding, *texts, makes_up=makes_up, family=family)
         return outcome.after(ran.bad, ran.further)
 
@@ -665,12 +724,45 @@ class _Proving:
         known = next((finding for finding in first_run if birth_of(finding) == birth_of(left)), None)
         if known is None:
             return None
+        known = source.located(known)
         made = candidates(source.text, known, [i for i in _intents(known) if i.title == second.title])
         bodies = second.original.body, second.repaired.body
         for alone in (_in(source, c) for c in made if isinstance(c, Candidate)):
             if (alone.original.body, alone.repaired.body) == bodies:
                 return self._judged(known, source, alone).verdict
         return None
+
+
+def _is_hooked(path: str, moved: MovedActivation) -> bool:
+    """Whether a hook may be given the logits, or not be called where a sequence of modules is taken apart."""
+    from torch import nn
+
+    files = [path, *(other for other, _, _ in moved.others)]
+    if "[:-1](" in "".join(after for _, _, after in (*moved.others, ("", "", moved.text))):
+        files.append(str(nn.modules.container.__file__))
+    objects: list[Any] = gc.get_objects()
+    hooked: list[Any] = [type(one) for one in objects if issubclass(type(one), nn.Module) and one._forward_hooks]
+    codes = [getattr(getattr(kind, "forward", None), "__code__", None) for kind in hooked]
+    homes = {code.co_filename for code in codes if code is not None}
+    return any(is_same_file(home, file) for home in homes for file in files)
+
+
+def _birth_numbers(finding: Finding) -> tuple[object, ...]:
+    """What is the same of two births of the same numbers, wherever in the source they are."""
+    element = finding.element
+    operands = tuple((one.name, str(one.value)) for one in element.operands)
+    return finding.op, finding.phase, element.index, element.count, element.total, str(element.value), operands
+
+
+def _fix_of(proof: RankedCandidate, source: _Source) -> Fix:
+    """A proved candidate as a fix, with a diff of all files that it changes."""
+    from whynan.fixes.python import patch
+    from whynan.source.positions import file_of_site
+
+    made = proof.candidate
+    files = [*source.others, (source.path, source.before, made.edited)]
+    diff = "".join(patch(file_of_site(path), before, after) for path, before, after in files)
+    return Fix(title=made.title, kind="source", patch=diff, verdict=proof.verdict, further=proof.further)
 
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from whynan.training.guard import Guard
     from whynan.training.replay import ReplayOutcome, TrialSteps
     from whynan.verify.in_place.live_objects import Meanwhile
+    from whynan.verify.in_place.swap import SwappedTexts
     from whynan.verify.in_place.visits import Visits
 
     Around: TypeAlias = Callable[[], AbstractContextManager[Any]]
@@ -138,11 +139,17 @@ class ReplayRerunner:
                 report, Step(run, lambda outcome: self._differs(outcome) is None, compiles(), batch, before)
             )
 
-    def visits(self, path: str, text: str, line: int) -> Visits | str:
+    def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
+        way = self._way
         try:
-            with record_visits(path, text, line) as (recorder, swap):
-                way = _relocated(self._way, path, text, recorder.tree)
+            for edit in edited.edits if edited is not None else ():
+                way = _relocated(way, *edit)
+            with (
+                nullcontext() if edited is None else edited.apply(),
+                record_visits(path, text, line) as (recorder, swap),
+            ):
+                way = _relocated(way, path, text, recorder.tree)
                 region = self._region_to_stop()
                 looked = nullcontext if region is None else lambda: self._looked(region, self._fault, way)
                 outcome = self._replay(way, looked)

@@ -52,9 +52,13 @@ def lines_after(before: str, after: str, line: int) -> range:
 
 def _body(tree: ast.Module, code: CodeType) -> _Block:
     owner = owner_of(tree, code)
-    if owner is None:
+    if owner is not None:
+        return owner.node.body
+    # an edit before this one may have moved it
+    named = _functions_named(tree, code.co_qualname)
+    if len(named) != 1:
         raise ValueError(f"{code.co_qualname} is not in the text")
-    return owner.node.body
+    return named[0].body
 
 
 def _body_of_same(old: ast.Module, new: ast.Module, code: CodeType) -> _Block:
@@ -64,6 +68,8 @@ def _body_of_same(old: ast.Module, new: ast.Module, code: CodeType) -> _Block:
     olds, news = _functions_named(old, code.co_qualname), _functions_named(new, code.co_qualname)
     if len(olds) != len(news):
         raise ValueError(f"{code.co_qualname} is not in both texts")
+    if len(news) == 1:
+        return news[0].body
     lines = [min([node.lineno, *(d.lineno for d in node.decorator_list)]) for node in olds]
     return news[lines.index(code.co_firstlineno)].body
 

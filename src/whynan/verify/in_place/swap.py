@@ -132,13 +132,41 @@ def swap_code(path: str, before: str, after: str | ast.Module) -> Generator[Swap
             stack.enter_context(_replace_linecache(name, str(after)))
         for names in found.namespaces:
             stack.enter_context(_bind_imports(names, _imports(before, after), filename))
-        swap = _swap(found, paired, stack)
+        swap = _swap(found, paired, stack, _keyword_defaults(after))
         for cached in found.cached:
             _uncache(cached, stack)
         yield swap
 
 
-def _swap(found: _LiveCode, paired: list[Pair], stack: ExitStack) -> Swap:
+@dataclass(frozen=True, slots=True)
+class SwappedTexts:
+    """Other texts of several files: the path of each, the text that the program has loaded, and the other one."""
+
+    edits: tuple[tuple[str, str, str], ...]
+
+    @contextmanager
+    def apply(self) -> Generator[None]:
+        """Have them run while the block runs."""
+        with ExitStack() as stack:
+            for path, before, after in self.edits:
+                stack.enter_context(swap_code(path, before, after))
+            yield
+
+
+def _keyword_defaults(after: str | ast.Module) -> dict[tuple[str, int], dict[str, Any]]:
+    """The defaults of parameters that are given by name alone and are literals, by a function's name and line."""
+    found: dict[tuple[str, int], dict[str, Any]] = {}
+    for node in ast.walk(ast.parse(after) if isinstance(after, str) else after):
+        if isinstance(node, ast.FunctionDef) and node.args.kwonlyargs:
+            line = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            given = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+            found[node.name, line] = {a.arg: v.value for a, v in given if isinstance(v, ast.Constant)}
+    return found
+
+
+def _swap(
+    found: _LiveCode, paired: list[Pair], stack: ExitStack, defaults: dict[tuple[str, int], dict[str, Any]]
+) -> Swap:
     left: list[str] = []
     number = 0
     stack.callback(_restore_new_functions, paired)
@@ -148,6 +176,9 @@ def _swap(found: _LiveCode, paired: list[Pair], stack: ExitStack) -> Swap:
             why = _refusal(function, pair.new)
             if why is None and pair.new is not None:
                 stack.callback(setattr, function, "__code__", function.__code__)
+                stack.callback(setattr, function, "__kwdefaults__", function.__kwdefaults__)
+                added = defaults.get((pair.new.co_name, pair.new.co_firstlineno), {})
+                function.__kwdefaults__ = {**added, **(function.__kwdefaults__ or {})} or None
                 function.__code__ = _with_filename(pair.new, function.__code__.co_filename)
                 number += 1
             elif why is not None:

@@ -1,0 +1,192 @@
+"""An activation that another function returns is moved to where its logarithm is taken, and nothing else changes."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+
+from tests.unit.fixes.python.mended import finding
+from whynan.fixes.python import moved_activations
+from whynan.source.text import Place
+
+if TYPE_CHECKING:
+    from whynan.fixes.python import MovedActivation
+
+HEAD = "import torch\nfrom torch import nn\n\n\n"
+RETURNS = {
+    "a function": """
+        def probs(x):
+            return torch.softmax(2 * x, dim=-1)
+    """,
+    "a name": """
+        def probs(x):
+            h = 2 * x
+            p = h.softmax(-1)
+            return p
+    """,
+    "of two, the second": """
+        def probs(x, scale=2):
+            return x.mean(), torch.sigmoid(scale * x)
+    """,
+    "a parameter by name": """
+        def probs(x, *, scale=2):
+            return (scale * x).sigmoid()
+    """,
+    "an object": """
+        act = nn.Softmax(dim=-1)
+
+
+        def probs(x):
+            return act(2 * x)
+    """,
+    "a sequence": """
+        net = nn.Sequential(nn.Tanh(), nn.Sigmoid())
+
+
+        def probs(x):
+            return net(x)
+    """,
+}
+KEPT = {
+    "returned on one way only": "def probs(x):\n    if x.sum() > 0:\n        return x.softmax(-1)\n    return x.abs()",
+    "read in it too": "def probs(x):\n    p = x.softmax(-1)\n    print(p)\n    return p",
+    "of a dimension that is not written": "def probs(x, d=-1):\n    return x.softmax(d)",
+    "of any arguments": "def probs(*x):\n    return x[0].softmax(-1)",
+    "another value": "def probs(x):\n    return 1 - x.softmax(-1)",
+    "under a context manager": "def probs(x):\n    with torch.no_grad():\n        return x.softmax(-1)",
+    "decorated": "@torch.no_grad()\ndef probs(x):\n    return x.softmax(-1)",
+    "of another function": "def probs(x):\n    return x.tanh()",
+}
+CALLED = [
+    ("p = probs(x)\nreturn torch.log(p)", "p"),
+    ("return torch.log(probs(x))", "probs(x)"),
+    ("p = probs(x)  # as ever\nq = p[0]\nreturn torch.log(q)", "q"),
+    ("return torch.log(probs((x)).gather(-1, index))", "probs((x)).gather(-1, index)"),
+    ("p = probs(x)\nreturn torch.log(1 - p)", "1 - p"),
+    ("with torch.no_grad():\n    p = probs(x)\nreturn torch.log(p)", "p"),
+]
+
+
+def moved(text: str, code: str, **others: str) -> list[MovedActivation]:
+    texts = {**{f"{name}.py": other for name, other in others.items()}, "m.py": text}
+    return list(moved_activations(texts, "m.py", finding(text, code)))
+
+
+def run(text: str, call: str, **given: Any) -> Any:
+    names: dict[str, Any] = {"torch": torch, **given}
+    exec(compile(text, "m.py", "exec"), names)
+    return eval(call, names)
+
+
+@pytest.mark.parametrize("kind", RETURNS)
+def test_a_function_gives_its_logits_when_asked_and_else_what_it_gave(kind: str) -> None:
+    target = "mean, p" if "mean()" in RETURNS[kind] else "p"
+    before = f"{HEAD}{textwrap.dedent(RETURNS[kind])}\n\ndef f(x):\n    {target} = probs(x)\n    return torch.log(p)\n"
+    after = moved(before, "torch.log(p)")[0].text
+    x = torch.tensor([[0.5, -3.0, 200.0]])
+    was, still, logits = (
+        run(t, c, x=x) for t, c in ((before, "probs(x)"), (after, "probs(x)"), (after, "probs(x, return_logits=True)"))
+    )
+    pairs = zip(was, still, strict=True) if isinstance(was, tuple) else [(was, still)]
+    assert all(torch.equal(one, other) for one, other in pairs)
+    last = logits[1] if isinstance(logits, tuple) else logits
+    expected = was[1] if isinstance(was, tuple) else was
+    assert torch.equal(last.softmax(-1) if "oftmax" in before else last.sigmoid(), expected)
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_a_function_that_does_more_stays_as_it_is(kind: str) -> None:
+    text = f"{HEAD}{KEPT[kind]}\n\n\ndef f(x):\n    p = probs(x)\n    return torch.log(p)\n"
+    assert not moved(text, "torch.log(p)")
+
+
+@pytest.mark.parametrize(("body", "operand"), CALLED, ids=[body for body, _ in CALLED])
+def test_the_caller_computes_the_same_of_the_logits(body: str, operand: str) -> None:
+    text = f"{HEAD}def probs(x):\n    return torch.softmax(2 * x, dim=-1)\n\n\ndef f(x, index):\n"
+    text += textwrap.indent(body, "    ") + "\n"
+    (found,) = moved(text, f"torch.log({operand})")
+    given = {"x": torch.tensor([[0.5, -3.0, 200.0]]), "index": torch.tensor([[1]])}
+    assert torch.equal(run(text, "f(x, index)", **given), run(found.text, "f(x, index)", **given))
+    assert "return_logits=True" in found.text
+    site = found.relocated(finding(text, f"torch.log({operand})")).site
+    assert site is not None
+    place = Place(found.text)
+    node = place.node_of(site)
+    assert node is not None
+    assert place.code(node).startswith("torch.log(")
+
+
+def test_one_of_several_values_is_taken_apart_as_before() -> None:
+    text = HEAD + "def probs(x):\n    return x.mean(), torch.sigmoid(x)\n\n\n"
+    text += "def f(x):\n    mean, p = probs(x)\n    return mean + torch.log(p)\n"
+    (found,) = moved(text, "torch.log(p)")
+    assert "    mean, logits = probs(x, return_logits=True)\n    p = torch.sigmoid(logits)\n" in found.text
+
+
+def test_a_sequence_is_called_without_its_last_module() -> None:
+    text = (
+        HEAD
+        + "net = nn.Sequential(nn.Linear(2, 2), nn.Softmax(-1))\n\n\ndef f(x):\n    p = net(x)\n    return p.log()\n"
+    )
+    (found,) = moved(text, "p.log()")
+    assert "    logits = net[:-1](x)\n    p = torch.softmax(logits, dim=-1)\n" in found.text
+    assert not moved(text.replace("def f", "net = torch.compile(net)\n\n\ndef f"), "p.log()")
+
+
+def test_a_module_in_another_file_is_edited_there() -> None:
+    model = HEAD + "class Net(nn.Module):\n    def forward(self, x):\n        return x.sigmoid()\n"
+    text = "import torch\nfrom model import Net\n\nnet = Net()\n\n\ndef f(x):\n    p = net(x)\n    return p.log()\n"
+    (found,) = moved(text, "p.log()", model=model)
+    assert found.others == (
+        (
+            "model.py",
+            model,
+            model.replace("x):", "x, *, return_logits=False):").replace(
+                "return x.", "return x if return_logits else x."
+            ),
+        ),
+    )
+    assert "logits = net(x, return_logits=True)" in found.text
+    # what another class computes is none of its business
+    assert not moved(
+        text.replace("net = Net()", "class Other(Net):\n    pass\n\n\nnet = Other()"), "p.log()", model=model
+    )
+
+
+def test_what_hands_keywords_on_may_make_something_else_of_the_logits() -> None:
+    text = HEAD + "class Net(nn.Module):\n    def forward(self, x):\n        return x.sigmoid()\n\n\n"
+    text += "class Half(nn.Module):\n    def forward(self, x{}):\n        return Net()(x{}) / 2\n\n\n"
+    text += "def f(x, net):\n    p = net(x)\n    return p.log()\n"
+    assert moved(text.format("", ""), "p.log()")
+    assert not moved(text.format(", **options", ", **options"), "p.log()")
+
+
+def test_autocast_around_the_call_alone_would_choose_another_dtype() -> None:
+    text = (
+        HEAD
+        + "def probs(x):\n    return x.softmax(-1)\n\n\n"
+        + "def f(x):\n    with {}:\n        p = probs(x)\n    return p.log()\n"
+    )
+    assert moved(text.format("torch.no_grad()"), "p.log()")
+    assert not moved(text.format("torch.autocast('cpu')"), "p.log()")
+
+
+def test_an_activation_that_nothing_reads_any_more_is_left_out() -> None:
+    text = HEAD + "def probs(x):\n    return x.sigmoid()\n\n\ndef f(x):\n    p = probs(x)\n    return p.log()\n"
+    (found,) = moved(text, "p.log()")
+    line = "    p = torch.sigmoid(logits)\n"
+    edited = found.text.replace("p.log()", "logits.logsigmoid()")
+    assert found.without_unread(edited) == edited.replace(line, "")
+    read = edited.replace("logsigmoid()", "logsigmoid(), p > 0.5")
+    assert found.without_unread(read) == read
+
+
+def test_other_functions_of_the_file_with_a_birth_of_their_own_are_edited_with_it() -> None:
+    text = HEAD + "def probs(x):\n    return x.sigmoid()\n\n\n"
+    text += "def f(x):\n    p = probs(x)\n    return p.log()\n\n\ndef g(x):\n    q = probs(x)\n    return q.log()\n"
+    one, other = finding(text, "p.log()"), finding(text, "q.log()")
+    (alone,), (both,) = (list(moved_activations({"m.py": text}, "m.py", one, births)) for births in ([], [one, other]))
+    assert (alone.text.count("return_logits=True"), both.text.count("return_logits=True")) == (1, 2)
