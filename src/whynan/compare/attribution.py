@@ -14,9 +14,8 @@ from whynan.compare.tolerance import unit_roundoff
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from whynan.compare.culprits import Culprit
     from whynan.compare.sides.operations import Array, Operation
-    from whynan.compare.stretches import SideRun
+    from whynan.compare.stretches import Culprit, SideRun
 
 Origin = Literal["model", "lowering", "precision", "optimisation", "provider", "engine", "compiler"]
 _CASTS: Final = ("Cast", "CastLike", "_to_copy", "to")

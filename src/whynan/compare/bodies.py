@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from whynan.compare.alignment import Alignment
-    from whynan.compare.culprits import Culprit
     from whynan.compare.sides.operations import Array, Operation
+    from whynan.compare.stretches import Culprit
 
 _ITERATIONS: Final = 10_000
 _MEMORY: Final = 256 << 20

@@ -13,9 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from whynan.compare.alignment import Alignment
-    from whynan.compare.culprits import Culprit
     from whynan.compare.sides.operations import Array
-    from whynan.compare.stretches import SideRun
+    from whynan.compare.stretches import Culprit, SideRun
 
 _ULPS: Final = 8.0
 

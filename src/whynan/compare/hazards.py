@@ -12,7 +12,7 @@ from whynan.compare.spelling import base
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from whynan.compare.culprits import Culprit
+    from whynan.compare.stretches import Culprit
 
 
 _NEAR_TURN: Final = 1e-3

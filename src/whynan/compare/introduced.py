@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whynan.compare.culprits import Culprit
 from whynan.compare.localisation import faulty_operation, inner_pair, strange_weights
 from whynan.compare.sides.double import is_floating
 from whynan.compare.sides.operations import UnavailableError
 from whynan.compare.spelling import base
-from whynan.compare.stretches import walk
+from whynan.compare.stretches import Culprit, walk
 from whynan.compare.tolerance import SUMS, Rounding, least_normal, mixes, narrowest, usual_size
 from whynan.ops.table import ONNX, TORCH
 
@@ -20,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from whynan.compare.alignment import Alignment
-    from whynan.compare.culprits import Sort
     from whynan.compare.sides.operations import Array, Operation
-    from whynan.compare.stretches import SideRun, Stretch
+    from whynan.compare.stretches import SideRun, Sort, Stretch
     from whynan.compare.tolerance import Exact
 
 _ULPS: Final = 8.0

@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from whynan.compare.alignment import Alignment
-    from whynan.compare.culprits import Culprit
     from whynan.compare.sides.operations import Array, Operation
-    from whynan.compare.stretches import SideRun
+    from whynan.compare.stretches import Culprit, SideRun
 
 _SAME: Final = 1e-4
 """Results that are nearer, relative to their size, are the same."""

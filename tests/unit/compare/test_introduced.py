@@ -9,8 +9,8 @@ from onnx import TensorProto, helper
 
 from tests.unit.compare.models import mlp, model, numbers, ran, renamed
 from whynan.compare.alignment import Aligner
-from whynan.compare.culprits import Culprit
 from whynan.compare.introduced import Search
+from whynan.compare.stretches import Culprit
 
 
 def first(a: onnx.ModelProto, b: onnx.ModelProto, x: object) -> Culprit | None:

@@ -27,8 +27,8 @@ from whynan.run.comparison.sources import OnnxSource, open_source
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from whynan.compare.culprits import Culprit
     from whynan.compare.sides.operations import Array, Side
+    from whynan.compare.stretches import Culprit
     from whynan.records import OutputError
     from whynan.run.comparison.feeds import Feeds
     from whynan.run.comparison.settings import Request

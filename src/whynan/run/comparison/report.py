@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from whynan.compare.bodies import Inner
-    from whynan.compare.culprits import Culprit
     from whynan.compare.hazards import Hazard
-    from whynan.compare.stretches import SideRun
+    from whynan.compare.stretches import Culprit, SideRun
     from whynan.run.comparison.comparison import Found
 
 _CURVE: Final = 10

@@ -741,7 +741,9 @@ def _is_hooked(path: str, moved: MovedActivation) -> bool:
     if "[:-1](" in "".join(after for _, _, after in (*moved.others, ("", "", moved.text))):
         files.append(str(nn.modules.container.__file__))
     objects: list[Any] = gc.get_objects()
-    hooked: list[Any] = [type(one) for one in objects if issubclass(type(one), nn.Module) and one._forward_hooks]
+    hooked: list[Any] = [
+        type(o) for o in objects if issubclass(type(o), nn.Module) and o.__dict__.get("_forward_hooks")
+    ]
     codes = [getattr(getattr(kind, "forward", None), "__code__", None) for kind in hooked]
     homes = {code.co_filename for code in codes if code is not None}
     return any(is_same_file(home, file) for home in homes for file in files)

@@ -8,8 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explain_event
 from whynan.capture.provenance.dependence import broadcast_index, forward_index
 from whynan.capture.torch.event_log import Held, Operands, Row, held_of
-from whynan.capture.torch.provenance.operands import dtype_name, finite_range, from_list, locate, number, value_at
-from whynan.capture.torch.provenance.roles import decisive_operand
+from whynan.capture.torch.provenance.operands import (
+    decisive_operand,
+    dtype_name,
+    finite_range,
+    from_list,
+    locate,
+    number,
+    value_at,
+)
 from whynan.capture.torch.sites import PHASES
 from whynan.ops.table import TORCH
 from whynan.records import ChainLink, ForwardOperand, Note, shown

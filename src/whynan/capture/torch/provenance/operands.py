@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from whynan.capture.provenance.dependence import broadcast_index
+from whynan.capture.provenance.dependence import broadcast_index, magnitude_of, operand_by_role
 from whynan.capture.torch.event_log import Held
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.shadow_memory import is_strided
@@ -332,3 +332,25 @@ def from_list(row: Row, held: list[Any], position: tuple[int, ...]) -> tuple[Hel
             return entry, unravel(place, number.shape)
         place -= number.numel()
     return None
+
+
+# -- Which of the operands a birth turns on, by what the operator means ------------------------------------------------
+
+
+def decisive_operand(base: str, kind: BirthKind, operands: tuple[Operand, ...]) -> Operand | None:
+    """The operand that a birth turns on: the denominator, the radicand, the greatest factor.
+
+    Of an operator that is not known it is the greatest in magnitude where a range was exceeded, else a zero first.
+    """
+    known = [o for o in operands if o.dtype is not None and isinstance(o.value, (int, float))]
+    if not known:
+        return None
+    plain = base.removesuffix("_").removeprefix("_foreach_")
+    if plain in TORCH.having("norm"):
+        # what is normalised, unless a parameter is greater where what was normalised overflows with it
+        return known[0] if kind != "overflow" else max(known, key=magnitude_of)
+    found = operand_by_role(TORCH.roles.get(plain), kind, operands, known)
+    if found is not None and found.dtype is not None:
+        return found
+    zeros = [o for o in known if o.value == 0]
+    return zeros[-1] if zeros and kind != "overflow" else max(known, key=magnitude_of)
