@@ -246,7 +246,7 @@ class LogSpace:
 def moved_operand(place: Place, node: object) -> ast.expr | None:
     """The operand of an expression that only moves its elements."""
     match node:
-        case ast.Subscript(value=value):
+        case ast.Subscript(value=value) | ast.Attribute(value=value, attr="T" | "mT"):
             return value
         case ast.Call(func=callee) if operator_of(place, node)[0] in _PICKS:
             if function_of(place, callee) is None and isinstance(callee, ast.Attribute):
