@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import whynan
+from tests.made_anew import check
 from whynan.capsule import open_capsule
 from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.diffs import apply_diff, read_diff
@@ -655,3 +656,31 @@ def test_a_choice_by_a_number_is_one_of_python(
     assert fix.verdict.status == status
     assert (fix.patch is None) is (choice is None)
     assert choice is None or f"+    return {choice}\n" in str(fix.patch)
+
+
+HIDDEN = """import torch
+
+
+def directions(rows):
+    return rows / rows.norm(dim=1, keepdim=True)
+
+
+def weighted(rows):
+    total = rows.abs().sum(1, keepdim=True)
+    return rows * torch.tanh(total) / total
+
+
+def target(x):
+    return weighted(directions(x)).sum()
+"""
+
+
+@pytest.mark.proof
+def test_what_the_first_birth_hides_in_another_function_is_mended_with_it(loaded: Callable[[str], ModuleType]) -> None:
+    """What came there was NaN in the first run; with the first edit it is 0, and fails by itself."""
+    module = loaded(HIDDEN)
+    report = whynan.explain(module.target, torch.tensor([[3.0, 4.0], [0.0, 0.0]], requires_grad=True), rerun=True)
+    fix = report.findings[0].fixes[0]
+    assert fix.verdict.status == "guarded"
+    assert [further.rule for further in fix.further] == ["WN115"]
+    assert check(report) >= 1

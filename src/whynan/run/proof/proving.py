@@ -130,11 +130,13 @@ class _Source:
     path: str
     text: str
     moved: MovedActivation | None = None
+    loaded: str | None = None
+    """What the program has loaded, of a text that is edited further."""
 
     @property
     def before(self) -> str:
         """The text that the program has loaded."""
-        return self.text if self.moved is None else self.moved.before
+        return self.loaded or (self.text if self.moved is None else self.moved.before)
 
     @property
     def others(self) -> tuple[tuple[str, str, str], ...]:
@@ -144,7 +146,8 @@ class _Source:
     @property
     def edited(self) -> SwappedTexts | None:
         """What runs in place of what is loaded."""
-        return None if self.moved is None else SwappedTexts(((self.path, self.before, self.text), *self.others))
+        is_loaded = self.moved is None and self.loaded is None
+        return None if is_loaded else SwappedTexts(((self.path, self.before, self.text), *self.others))
 
     def located(self, finding: Finding) -> Finding:
         """A finding of the text that the program has loaded at the same expression here."""
@@ -702,13 +705,17 @@ class _Proving:
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
             kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
             apart = self._judge_separately(source, second, left)
+            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
+            if apart is None and isinstance(pair, Declined):
+                # it stands elsewhere, and what came there was bad before the first edit
+                there = replace(source, text=first.edited, loaded=source.before)
+                apart = self._judged(left, there, _in(there, second)).verdict
             if apart is not None and apart.status in APPLICABLE:
                 whole = replace(first, title=title, kind=kind, edited=second.edited)
                 worst = max((one.verdict, apart), key=lambda verdict: RankedCandidate(whole, verdict).rank)
                 given = (*one.verdict.stand_ins, *apart.stand_ins) if worst.status == "guarded" else ()
                 found.append(RankedCandidate(whole, worst.model_copy(update={"stand_ins": given})))
                 continue
-            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
             if not isinstance(pair, Declined):
                 whole = replace(second, title=title, kind=kind, path=source.path, original=pair[0], repaired=pair[1])
                 found.append(self._judged(finding, source, whole))
