@@ -154,17 +154,25 @@ def _stand_on_one_pole(one: Finding, other: Finding) -> bool:
 
 def _fail_on_one_number(one: Finding, other: Finding) -> bool:
     """Whether one operation fails for one reason on one number, or on what little was computed of it."""
-    mine, yours = sorted((_operand_causes(one), _operand_causes(other)), key=len)
+    near, far = sorted((one, other), key=lambda finding: len(_operand_causes(finding)))
+    mine, yours = _operand_causes(near), _operand_causes(far)
     same = one.rule == other.rule != "WN000" and (one.op, one.phase) == (other.op, other.phase) and bool(mine)
     if not same or (one.element.index, one.element.shape) != (other.element.index, other.element.shape):
         return False
-    return any(_end_alike(mine, yours[: len(yours) - more]) for more in range(_MOST_BETWEEN + 1))
+    # what has made it larger may be what is wrong
+    between = _MOST_BETWEEN if _largest_operand(far) <= _largest_operand(near) else 0
+    return any(_end_alike(mine, yours[: len(yours) - more]) for more in range(between + 1))
+
+
+def _largest_operand(finding: Finding) -> float:
+    numbers = (operand.value for operand in finding.element.operands)
+    return max((abs(number) for number in numbers if isinstance(number, (int, float))), default=0.0)
 
 
 def _is_derivative_beside(one: Finding, other: Finding) -> bool:
     """Whether a birth in the backward is of the operation, and of the element, that made the other's operand."""
     here = (one.element.index, one.element.shape) == (other.element.index, other.element.shape)
-    made = ((link.op, link.site) for link in _operand_causes(other))
+    made = ((link.op, link.site) for link in _operand_causes(other)[-_MOST_BETWEEN:])
     return one.phase == "backward" != other.phase and here and (one.forward_op, one.site) in made
 
 

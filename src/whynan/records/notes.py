@@ -107,6 +107,7 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     "another_thread": _field_privacy(),
     "replay_together": _field_privacy(),
     "share_good": _field_privacy(),
+    "began_bad": _field_privacy(),
     "another_optimizer": _field_privacy(),
     "no_way": _field_privacy(),
     "start_step_advice": _field_privacy(count="step"),

@@ -26,6 +26,8 @@ _LOOKS: Final = frozenset((1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000))
 _MOST: Final = 20_000
 _LONGEST: Final = 256
 _LONGEST_LIST: Final = 4096
+_NUMBERS: Final = 64
+"""A tensor of more elements in a list is data, and nothing that is held beyond its time."""
 _DEEPEST: Final = 6
 _PLAIN: Final = (int, float, bool, str, type(None))
 
@@ -91,7 +93,7 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
         elif (slot := _of_generator(value)) is not None:
             yield (id(value), None), value, _ALWAYS, slot
         elif depth < _DEEPEST:
-            if type(value) is list and len(value) <= _LONGEST_LIST:
+            if type(value) is list and _holds_numbers(value):
                 yield (id(value), None), value, [v if isinstance(v, _PLAIN) else id(v) for v in value], _of_list(value)
             for key, inner, slot in _inner_values(value):
                 if isinstance(inner, _PLAIN):
@@ -103,9 +105,9 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
 def _inner_values(value: Any) -> Iterator[tuple[Any, Any, Slot | None]]:
     """What an object holds: attributes, items, what a function closes over."""
     kind = type(value)
-    if kind is dict:
+    if kind is dict or (kind is list and not _holds_numbers(value)):
         if len(value) <= _LONGEST:
-            for key, inner in list(value.items()):
+            for key, inner in list(value.items() if kind is dict else enumerate(value)):
                 yield key, inner, Slot(lambda k=key: value[k], lambda v, k=key: value.__setitem__(k, v))
     elif kind is list or kind is tuple:
         yield from ((key, inner, None) for key, inner in enumerate(value[:_LONGEST]))
@@ -137,6 +139,13 @@ def _is_theirs(kind: type) -> bool:
     return isinstance(file, str) and owner_of(file) is Owner.USER
 
 
+def _holds_numbers(held: list[Any]) -> bool:
+    """Whether a list holds nothing but numbers and words, and tensors of a few numbers."""
+    if len(held) > _LONGEST_LIST:
+        return False
+    return all(isinstance(v, _PLAIN) or (isinstance(v, Tensor) and v.numel() <= _NUMBERS) for v in held)
+
+
 def _of_list(held: list[Any]) -> Slot:
     """What is in a list, as the steps of an episode are until one is made of them; one that has grown long stays."""
 
@@ -144,7 +153,7 @@ def _of_list(held: list[Any]) -> Slot:
         if items is not None:
             held[:] = items
 
-    return Slot(lambda: held[:] if len(held) <= _LONGEST_LIST else None, write)
+    return Slot(lambda: held[:] if _holds_numbers(held) else None, write)
 
 
 def _of_tensor(tensor: Tensor) -> Slot:

@@ -6,11 +6,12 @@ import dataclasses
 import functools
 import gc
 import os
+import random
 import sys
 import time
 import weakref
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,14 +37,14 @@ from whynan.replay.mutable_state import Gradients, ObjectSnapshot
 from whynan.replay.open_files import own_modules, unpatched_modules
 from whynan.replay.plan import TooLong
 from whynan.replay.sandbox import OutsideAccess, block_side_effects
-from whynan.replay.snapshot import ScalerState, restore, rng
+from whynan.replay.snapshot import ScalerState, restore, rng, same_bits
 from whynan.replay.time_limit import TimeLimit, obstacle
 from whynan.replay.undo_log import TooMuch, UndoLog
 from whynan.source.text import shortened
 from whynan.training.listeners import InGraph, TakenByHand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Generator, Iterable
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -151,6 +152,8 @@ def replay(
     left: list[object] = []
     """What a program leaves behind: the region is to see that it is held."""
     undo = UndoLog()
+    passed: dict[Any, None] = {}
+    """The optimizers, made anew, that have made steps before what is read."""
     steps: Counter[Any] = Counter()
     """How many each optimizer has made, where the program is run from its start to a later one."""
     from_start = goes_past_steps(way, fault)
@@ -172,6 +175,11 @@ def replay(
             reached.append(StepEvidence((), (), bad_loss=False))
 
     def read(judged: StepEvidence) -> None:
+        nonlocal why
+        if reads and way.is_whole and onward is None and not _have_same_weights(passed, guard.optimizers()):
+            # one NaN is like another
+            why = "with other weights than in the run"
+            raise ReplayArrival
         if onward is not None and onward.first is not None:
             if not onward.over and not refused:
                 onward.stop_at_decision()
@@ -225,6 +233,7 @@ def replay(
         if fault.optimizer is None and fault.decision is None:
             if way.is_whole:
                 # what is read behind it is yet to come
+                passed[optimizer] = None
                 return
             # what was read, or held, is not met any more
             note_mended()
@@ -270,6 +279,8 @@ def replay(
             entered.callback(_retry_once, limit.end)
             held = entered.enter_context(block_side_effects(roots))
             refused = held.refused
+            if way.is_whole and reads:
+                entered.enter_context(_without_entropy(held.refuse))
             if way.is_whole:
                 entered.enter_context(unpatched_modules())
                 entered.callback(_finalize, left, set(_finalizers()))
@@ -364,6 +375,32 @@ def replay(
     if exchanged is None:
         return ReplayOutcome(reached[0], why, log=log, began_bad=began_bad)
     return ReplayOutcome(reached[0], why, shared=exchanged.shared, log=log, uncalled=exchanged.uncalled)
+
+
+def _have_same_weights(made: Iterable[Any], known: Iterable[Any]) -> bool:
+    """Whether some optimizers move the same numbers, bit for bit, as those of the run."""
+    with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        mine, theirs = ([p for optimizer in those for p in parameters_of(optimizer)] for those in (made, known))
+        return same_bits(mine, theirs)
+
+
+@contextmanager
+def _without_entropy(refuse: Callable[[str], object]) -> Generator[None]:
+    """Refuse what the system draws: it is another number in each run."""
+
+    def refused(size: int) -> bytes:
+        refuse("draws numbers that no seed gives again")
+        return bytes(size)
+
+    places = [(os, "urandom"), (random, "_urandom")]
+    held = [(place, name, getattr(place, name)) for place, name in places]
+    try:
+        for place, name in places:
+            setattr(place, name, refused)
+        yield
+    finally:
+        for place, name, known in held:
+            setattr(place, name, known)
 
 
 def _holds_nan(tensors: Iterable[Tensor]) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import builtins
 import itertools
-from dataclasses import dataclass
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, cast
 
 from whynan.expr.from_python import Reader
@@ -18,7 +20,7 @@ from whynan.source.calls import operator_of
 from whynan.source.text import Place, apply_edits, parse_or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from whynan.fixes.python.candidates import Spot
     from whynan.fixes.python.edit import Root
@@ -28,6 +30,13 @@ if TYPE_CHECKING:
 _ACTIVATIONS: Final = TORCH.having("saturating") & TORCH.column("logarithm").keys()
 _POLES: Final = TORCH.column("pole").keys()
 _ASKED: Final = "return_logits"
+_LOOKS_INSIDE: Final = r"\.register_\w*hook|\.forward\s*=[^=]|\bsymbolic_trace\b|\bjit\.script"
+"""A program that hears what its modules give, or has their code read, may see the logits."""
+_LEAVES_ALONE: Final = frozenset(
+    {"parameters", "named_parameters", "state_dict", "load_state_dict", "train", "eval", "to", "zero_grad"}
+)
+"""What may be asked of a sequence of modules that is taken apart."""
+_GRADIENTS: Final = frozenset({"grad", "retain_grad", "register_hook"})
 _MOST: Final = 3
 """So many ways of moving an activation are tried."""
 
@@ -87,6 +96,8 @@ class _Producer:
     index: int | None
     activation: str
     edits: tuple[Edit, ...]
+    is_alone: bool = False
+    """Whether no other module of the program's own can stand where one of its owner does."""
 
     @property
     def qualified(self) -> str:
@@ -103,13 +114,18 @@ def moved_activations(
     of the ``others`` of the same file too, which call it for a logarithm of their own.
     """
     spots = related_spots(texts[path], finding)
-    if isinstance(spots, str):
+    if isinstance(spots, str) or any(re.search(_LOOKS_INSIDE, text) for text in texts.values()):
         return
     defined = [function for text in texts.values() for function in _defined(text)]
     # what hands any keyword on may make something else of the logits
     handing = {node.name for node in defined if not isinstance(node, ast.ClassDef) and node.args.kwarg is not None}
     known = [producer for file, text in texts.items() for producer in _producers(file, text)]
-    known = [producer for producer in known if not handing & {producer.name, "__call__"}]
+    models, times = _models(texts.values()), Counter(node.name for node in defined)
+    known = [
+        replace(producer, is_alone=models <= {producer.owner})
+        for producer in known
+        if not handing & {producer.name, "__call__"} and (producer.name == "forward" or times[producer.name] == 1)
+    ]
     site = finding.site
     there = [other for other in others if site is not None and other.site is not None and other.site.file == site.file]
     further = [found[0] for other in there if not isinstance(found := related_spots(texts[path], other), str)]
@@ -125,7 +141,8 @@ def _moved(
     for spot in spots:
         reader, calls = spot.reader, _reached_calls(spot.reader, spot.start)
         function = reader.place.qualified_name(reader.reaching.function)
-        for producer in [*known, *(own for call in calls if (own := _sequence_of(reader, call)) is not None)]:
+        own = [one for call in calls if (one := _sequence_of(reader, call)) is not None]
+        for producer in [*known, *(one for one in own if _is_only_called(texts.values(), one.name))]:
             called = [call for call in calls if _is_call_of(reader, call, producer, defined)]
             called = [
                 call for call in called if not _autocasts(reader.place, call) - _autocasts(reader.place, spot.start)
@@ -152,6 +169,26 @@ def _defined(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Cla
     tree = parse_or_none(text)
     kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
     return [node for node in ast.walk(tree) if isinstance(node, kinds)] if tree is not None else []
+
+
+def _models(texts: Iterable[str]) -> set[str]:
+    """The classes with a ``forward`` that are made elsewhere than as a part of another one."""
+    places = [Place(text) for text in texts]
+    classes = {
+        node.name
+        for place in places
+        for node in place.parents
+        if isinstance(node, ast.ClassDef)
+        and any(isinstance(each, ast.FunctionDef) and each.name == "forward" for each in node.body)
+    }
+    calls = ((place, node) for place in places for node in place.parents if isinstance(node, ast.Call))
+    return {
+        node.func.id
+        for place, node in calls
+        if isinstance(node.func, ast.Name)
+        and node.func.id in classes
+        and not any(isinstance(above, ast.ClassDef) for above in place.above(node))
+    }
 
 
 def _reached_calls(reader: Reader, start: Root) -> list[ast.Call]:
@@ -226,8 +263,11 @@ def _returned(reader: Reader, element: ast.expr) -> ast.expr | None:
     if made is None or made.written or not isinstance(made.value, ast.expr):
         return None
     readers = [node for node, found in reader.reaching.at.items() if made in found]
-    statement = reader.place.parents.get(made.value)
-    return made.value if readers == [element] and isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+    match reader.place.parents.get(made.value):
+        case ast.Assign(targets=[ast.Name()]) | ast.AnnAssign():
+            return made.value if readers == [element] else None
+        case _:
+            return None
 
 
 def _parameter(place: Place, function: ast.FunctionDef) -> Edit | None:
@@ -288,6 +328,25 @@ def _sequence_of(reader: Reader, call: ast.Call) -> _Producer | None:
     return _Producer("", reader.place.code(call.func), "", None, found[0], ())
 
 
+def _is_only_called(texts: Iterable[str], name: str) -> bool:
+    """Whether nothing but calls, and what leaves its modules alone, is made of a sequence of modules of a name."""
+    last = name.rpartition(".")[2]
+    for text in texts:
+        place = Place(text)
+        for node in place.parents:
+            named = (isinstance(node, ast.Attribute) and node.attr == last) or (
+                isinstance(node, ast.Name) and node.id == last
+            )
+            parent = place.parents.get(node)
+            if not named or isinstance(getattr(node, "ctx", None), ast.Store):
+                continue
+            is_called = isinstance(parent, ast.Call) and parent.func is node
+            is_called |= isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load)
+            if not is_called and not (isinstance(parent, ast.Attribute) and parent.attr in _LEAVES_ALONE):
+                return False
+    return True
+
+
 def _logits_edits(reader: Reader, node: ast.expr, operand: ast.expr | str) -> tuple[Edit, ...] | None:
     """The edits that have an activation's operand in its place where that is asked for."""
     place = reader.place
@@ -335,6 +394,8 @@ def _is_call_of(reader: Reader, call: ast.Call, producer: _Producer, defined: se
     if not producer.owner or producer.name != "forward" or name in defined or name in dir(builtins):
         return False
     made = reader.construction(call.func)
+    if not isinstance(made, ast.Call) and not producer.is_alone:
+        return False
     if isinstance(made, ast.Call) and isinstance(made.func, ast.Name) and made.func.id in defined - {producer.owner}:
         return False
     callees = [call.func, made.func] if isinstance(made, ast.Call) else [call.func]
@@ -364,6 +425,8 @@ def _caller_edits(
         number = calls.index(call) + 1
         name = _free(reader, "logits" if number == 1 else f"logits_{number}")
         next_line = f"{_newline(place)}{_indent(place, statement)}"
+        if target is not None and _asks_gradients(reader, target):
+            return None
         if target is not None and (behind := _line_end(place, statement)) is not None:
             name = name if len(calls) == 1 else _free(reader, f"{target.id}_logits")
             lines.append(f"{target.id} = {producer.activation.format(name)}")
@@ -377,6 +440,12 @@ def _caller_edits(
             before, after = producer.activation.split("{}")
             found += [(start, start, before), *asked, (end, end, after)]
     return found, lines
+
+
+def _asks_gradients(reader: Reader, target: ast.Name) -> bool:
+    """Whether the gradient of what a name stands for is asked for."""
+    nodes = (n for n in ast.walk(reader.reaching.function) if isinstance(n, ast.Attribute) and n.attr in _GRADIENTS)
+    return any(isinstance(node.value, ast.Name) and node.value.id == target.id for node in nodes)
 
 
 def _asked(place: Place, producer: _Producer, call: ast.Call) -> Iterator[Edit]:

@@ -129,7 +129,7 @@ def double_wheres_of_operands(reader: Reader, first: Root) -> list[DoubleWhere]:
 
 
 def _harmless(reader: Reader, chosen: Selection | None, node: ast.expr, safe: float) -> DoubleWhere | None:
-    if chosen is None:
+    if chosen is None or _is_read_elsewhere(reader, chosen):
         return None
     title = f"a harmless operand where {shortened(reader.place.code(chosen.mask))} leaves the result out"
     try:
@@ -137,6 +137,15 @@ def _harmless(reader: Reader, chosen: Selection | None, node: ast.expr, safe: fl
     except UnwritableError as error:
         return DoubleWhere(title, chosen.node, str(error))
     return DoubleWhere(title, chosen.node, edits, imports, chosen.definitions)
+
+
+def _is_read_elsewhere(reader: Reader, chosen: Selection) -> bool:
+    """Whether anything else reads what leads to a selection: it would be given what nothing has computed."""
+    within = {
+        inner for value in (chosen.node, *(d.value for d in chosen.definitions)) if value for inner in ast.walk(value)
+    }
+    read = (node for node, found in reader.reaching.at.items() if any(d in found for d in chosen.definitions))
+    return any(node not in within for node in read)
 
 
 def enclosing_selection(reader: Reader, root: ast.expr) -> tuple[ast.expr, tuple[Definition, ...]] | None:

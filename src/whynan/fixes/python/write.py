@@ -327,9 +327,7 @@ class Writer:
         return next(c for c in candidates if c not in taken)
 
     def _operator(self, name: str, node: ast.Call, match: Match, counts: Mapping[str, int]) -> Written:
-        if name == "where" and self._are_numbers(node.args[0], match):
-            if _number_in(node.args[1], match) is not None and not self._are_numbers(node.args[2], match):
-                raise UnwritableError(f"{ast.unparse(node.args[1])} is a number there")
+        if name == "where" and self._are_numbers(node, match):
             condition, chosen, other = (self.replacement(part, match, counts) for part in node.args)
             return Written(f"{chosen.within(1)} if {condition.within(1)} else {other.within(1)}", 0)
         if name != "where" and node.args and _number_in(node.args[0], match) is not None:
@@ -360,7 +358,8 @@ class Writer:
 
     def _are_numbers(self, node: ast.expr, match: Match) -> bool:
         """Whether all variables that a part of a replacement reads are numbers of Python's there."""
-        values = [match.variables.get(n.id) for n in ast.walk(node) if isinstance(n, ast.Name)]
+        called = {n.func for n in ast.walk(node) if isinstance(n, ast.Call)}
+        values = [match.variables.get(n.id) for n in ast.walk(node) if isinstance(n, ast.Name) and n not in called]
         terms = [value.node for value in values if isinstance(value, Term) and isinstance(value.node, ast.expr)]
         return bool(terms) and len(terms) == len(values) and {self.place.code(term) for term in terms} <= self.numbers
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 from whynan.errors import UsageError
@@ -160,10 +161,7 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
     if is_redacted(report):
         raise UsageError("this report was made with --redact, and names no file", "take that of the run without it")
     paths = edited_files(report, offer)
-    known = Known({}, (*report.findings, *report.damaging))
-    if len(paths) > 1:
-        files = [path for path in paths if path is not None and not path.startswith("<")]
-        known = replace(known, texts={path: open_editable(path).text for path in files})
+    known = Known(_texts_of(report), (*report.findings, *report.damaging))
     made = {path: _made_in(report, offer, path, known) for path in paths}
     missing = [path for path, edit in made.items() if edit is None]
     if len(missing) == len(made):
@@ -172,6 +170,17 @@ def made_anew(report: Report, offer: Offer) -> Edit | None:
         # with half of a change in them the files are none that were proved
         raise UsageError(f"{missing[0]} is not what it was during the run", RUN_AGAIN)
     return Edit(offer, tuple(edit for edit in made.values() if edit is not None))
+
+
+def _texts_of(report: Report) -> dict[str, str]:
+    """The texts of the run's files that may be edited and are what they were."""
+    texts: dict[str, str] = {}
+    for each in report.run.sources:
+        with suppress(UsageError):
+            file = open_editable(each.file)
+            if file.is_of(each.sha256):
+                texts[each.file] = file.text
+    return texts
 
 
 def _made_in(report: Report, offer: Offer, path: str | None, known: Known) -> FileEdit | None:

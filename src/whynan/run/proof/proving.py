@@ -7,7 +7,6 @@ import gc
 import itertools
 import linecache
 import os
-import sys
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
@@ -386,6 +385,8 @@ class _Proving:
             for proof in self._proofs(at, there, edits if edits and self._is_same_run(finding, there) else []):
                 if proof.verdict.status != "verified":
                     continue
+                # what tells that a call is of nothing else is needed to make it anew
+                digests |= {path: sha256_of(path) for path in others}
                 self._hashes |= {path: digest for path, digest in digests.items() if digest is not None}
                 shorter = moved.without_unread(proof.candidate.edited)
                 outcome = self._outcome(at, there, shorter, makes_up=False)
@@ -492,11 +493,14 @@ class _Proving:
 
     def _user_texts(self) -> dict[str, str]:
         """The user's files that the program has loaded, by their paths."""
-        from whynan.run.suppressions import user_files
+        from whynan.replay.open_files import own_modules
+        from whynan.source.ownership import Owner, owner_of
+        from whynan.source.positions import file_of_site
 
-        main = getattr(sys.modules.get("__main__"), "__file__", None)
+        files = [str(names.get("__file__")) for names in own_modules()]
+        loaded = [file_of_site(f) for f in files if f.endswith(".py") and owner_of(f) is Owner.USER]
         own = (path for path in self._hashes if not path.startswith("<"))
-        texts = {path: file_text(path) for path in dict.fromkeys((*own, *user_files(main)))}
+        texts = {path: file_text(path) for path in dict.fromkeys((*own, *loaded))}
         return {path: text for path, text in texts.items() if text is not None}
 
     def _whole_in_float32(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
@@ -740,17 +744,18 @@ class _Proving:
         return None
 
 
+_HOOKS: Final = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
 def _is_hooked(path: str, moved: MovedActivation) -> bool:
     """Whether a hook may be given the logits, or not be called where a sequence of modules is taken apart."""
     from torch import nn
 
     files = [path, *(other for other, _, _ in moved.others)]
-    if "[:-1](" in "".join(after for _, _, after in (*moved.others, ("", "", moved.text))):
-        files.append(str(nn.modules.container.__file__))
+    files += [str(nn.modules.container.__file__), str(nn.modules.activation.__file__)]
     objects: list[Any] = gc.get_objects()
-    hooked: list[Any] = [
-        type(o) for o in objects if issubclass(type(o), nn.Module) and o.__dict__.get("_forward_hooks")
-    ]
+    modules = (one for one in objects if issubclass(type(one), nn.Module))
+    hooked: list[Any] = [type(one) for one in modules if any(one.__dict__.get(name) for name in _HOOKS)]
     codes = [getattr(getattr(kind, "forward", None), "__code__", None) for kind in hooked]
     homes = {code.co_filename for code in codes if code is not None}
     return any(is_same_file(home, file) for home in homes for file in files)

@@ -461,7 +461,8 @@ class Replays:
                 entered = any(finding.birth == "entered" for finding in region.report.findings)
                 if (entered or outcome.began_bad) and not way.is_whole:
                     way, eager, region = self._born_before(fault) or (way, eager, region)
-                said = (*suspected[:1], *(() if way.is_whole else _spoilt(fault)))
+                began = (Note.create("began_bad"),) if outcome.began_bad and not way.is_whole else ()
+                said = (*suspected[:1], *began, *(() if way.is_whole else _spoilt(fault)))
                 report = with_surroundings(region.report, region.trace)
                 replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
                 report = _replayed(report, replay_, said)
@@ -479,7 +480,12 @@ class Replays:
 
     def _born_before(self, fault: Fault) -> tuple[ReplayPlan, bool, Region] | None:
         """A way from the program's start in which all was born that was bad where a shorter way begins."""
-        for way, eager, region, outcome in self._runs(fault, self._starts):
+        from whynan.replay.plan import TailPlan
+
+        # one NaN that is read is like another: all is made anew there, and its steps have led to the same weights
+        first = self._marks.at_import if self._guard.optimizers() else None
+        starts = [way for way in self._starts if isinstance(way, TailPlan) and way.mark is first]
+        for way, eager, region, outcome in self._runs(fault, starts):
             found = region.report.findings
             if found and _is_faithful(way, outcome, fault) and all(one.birth != "entered" for one in found):
                 return way, eager, region
