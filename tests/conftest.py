@@ -109,15 +109,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
         collected.update(kept[1])
 
 
-TESTS: Final = os.path.join(os.path.dirname(__file__), "")
+ROOT: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
 
 
 @pytest.fixture(autouse=True)
 def without_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The modules of all tests are those of no program: a replay would look into some five hundred of them."""
+    """The tests, and what they load of this repository, are no program's: some five hundred modules."""
 
     def owner_of(file: str) -> Owner:
-        return Owner.LIBRARY if file.startswith(TESTS) else ownership.owner_of(file)
+        return Owner.LIBRARY if file.startswith(ROOT) else ownership.owner_of(file)
 
     monkeypatch.setattr(open_files, "owner_of", owner_of)
 

@@ -30,7 +30,12 @@ _MOST_ITEMS: Final = 10_000
 
 
 def open_files(roots: Iterable[Any]) -> list[Any]:
-    """The files that some objects, the program's modules and the loggers lead to; the nearest 200,000 objects."""
+    """The files that some objects, the program's modules and the loggers lead to."""
+    return objects_of(_FILES, roots)
+
+
+def objects_of(kinds: Any, roots: Iterable[Any]) -> list[Any]:
+    """The objects of some kinds that others, the program's modules and the loggers lead to; of the nearest 200,000."""
     found: list[Any] = []
     # the names of a frame from Python 3.13 on are no dict
     given = [dict(r) if type(r).__name__ == "FrameLocalsProxy" else r for r in roots]
@@ -38,7 +43,7 @@ def open_files(roots: Iterable[Any]) -> list[Any]:
     known = {id(o) for o in waiting}
     while waiting and len(known) < _OBJECTS:
         value = waiting.popleft()
-        if issubclass(type(value), _FILES):
+        if issubclass(type(value), kinds):
             found.append(value)
         if not issubclass(type(value), _CLOSED):
             names = value.__globals__ if type(value) is FunctionType else None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import gc
 import itertools
 import linecache
 import os
@@ -751,10 +750,12 @@ def _is_hooked(path: str, moved: MovedActivation) -> bool:
     """Whether a hook may be given the logits, or not be called where a sequence of modules is taken apart."""
     from torch import nn
 
+    from whynan.replay.checkpoint import stack
+    from whynan.replay.open_files import objects_of
+
     files = [path, *(other for other, _, _ in moved.others)]
     files += [str(nn.modules.container.__file__), str(nn.modules.activation.__file__)]
-    objects: list[Any] = gc.get_objects()
-    modules = (one for one in objects if issubclass(type(one), nn.Module))
+    modules = objects_of((nn.Module,), [frame.f_locals for frame in stack(libraries=True)])
     hooked: list[Any] = [type(one) for one in modules if any(one.__dict__.get(name) for name in _HOOKS)]
     codes = [getattr(getattr(kind, "forward", None), "__code__", None) for kind in hooked]
     homes = {code.co_filename for code in codes if code is not None}
