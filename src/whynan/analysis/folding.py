@@ -157,7 +157,8 @@ def _fail_on_one_number(one: Finding, other: Finding) -> bool:
     near, far = sorted((one, other), key=lambda finding: len(_operand_causes(finding)))
     mine, yours = _operand_causes(near), _operand_causes(far)
     same = one.rule == other.rule != "WN000" and (one.op, one.phase) == (other.op, other.phase) and bool(mine)
-    if not same or (one.element.index, one.element.shape) != (other.element.index, other.element.shape):
+    # in a gradient two that meet are each a root
+    if not same or one.phase == "backward" or (one.element.index, one.element.shape) != (other.element.index, other.element.shape):
         return False
     # what has made it larger may be what is wrong
     between = _MOST_BETWEEN if _largest_operand(far) <= _largest_operand(near) else 0
