@@ -67,6 +67,8 @@ UNREACHED = frozenset(
         *("_forked", "Capture.disable_in_child", "Lane.follow", "Lane.end", "Leaf.state_left"),
         # a mask that is the least number of its format, and a literal through an operation of the program's own
         *("masks_of_limits", "Question.may_copy"),
+        # asked once of each class, before a program of these has come that far
+        "_ancestors",
         # of an operation that cannot run without it
         "_numbers_wrapped",
         # one constant that stands in two tensors
