@@ -143,6 +143,7 @@ def test_a_program_that_writes_a_file_is_not_replayed(tmp_path: Path) -> None:
 STATE = """\
 import atexit
 import decimal
+import gc
 import helper
 import torch
 import weakref
@@ -165,10 +166,12 @@ class Held:
 @atexit.register
 def end():
     print(helper.COUNT, np.geterr()["over"], decimal.getcontext().prec, torch.relu(torch.ones(1)).item())
+    gc.collect()
 
 
 x = torch.zeros(3)
 torch.relu = lambda x: real(x) + 1
+gc.set_threshold(1_000_000_000)  # when it comes by itself is as it happens
 held = Held()
 weakref.finalize(held, print, "finalized")
 np.seterr(over="ignore")
