@@ -156,9 +156,9 @@ def _fail_on_one_number(one: Finding, other: Finding) -> bool:
     """Whether one operation fails for one reason on one number, or on what little was computed of it."""
     near, far = sorted((one, other), key=lambda finding: len(_operand_causes(finding)))
     mine, yours = _operand_causes(near), _operand_causes(far)
-    same = one.rule == other.rule != "WN000" and (one.op, one.phase) == (other.op, other.phase) and bool(mine)
     # in a gradient two that meet are each a root
-    if not same or one.phase == "backward" or (one.element.index, one.element.shape) != (other.element.index, other.element.shape):
+    same = one.rule == other.rule != "WN000" and one.op == other.op and one.phase == other.phase != "backward"
+    if not (same and mine) or (one.element.index, one.element.shape) != (other.element.index, other.element.shape):
         return False
     # what has made it larger may be what is wrong
     between = _MOST_BETWEEN if _largest_operand(far) <= _largest_operand(near) else 0
