@@ -140,13 +140,11 @@ def _moved(
     found: dict[_Producer, dict[str | None, tuple[Reader, list[ast.Call]]]] = {}
     for spot in spots:
         reader, calls = spot.reader, _reached_calls(spot.reader, spot.start)
-        function = reader.place.qualified_name(reader.reaching.function)
+        function, around = reader.place.qualified_name(reader.reaching.function), _autocasts(reader.place, spot.start)
         own = [one for call in calls if (one := _sequence_of(reader, call)) is not None]
         for producer in [*known, *(one for one in own if _is_only_called(texts.values(), one.name))]:
             called = [call for call in calls if _is_call_of(reader, call, producer, defined)]
-            called = [
-                call for call in called if not _autocasts(reader.place, call) - _autocasts(reader.place, spot.start)
-            ]
+            called = [call for call in called if _autocasts(reader.place, call) <= around]
             if called and (spot is spots[0] or producer in found):
                 found.setdefault(producer, {}).setdefault(function, (reader, called))
     for producer, functions in found.items():
@@ -415,14 +413,13 @@ def _caller_edits(
     place = reader.place
     found: list[Edit] = []
     lines: list[str] = []
-    for call in calls:
+    for number, call in enumerate(calls, 1):
         if visible(place, call).get("torch") != "torch":
             return None
         statement = place.statement(call)
         target = _target(statement, call, producer.index)
         asked = [*_asked(place, producer, call)]
         (start, end), head = place.span(call), place.span(statement)[0]
-        number = calls.index(call) + 1
         name = _free(reader, "logits" if number == 1 else f"logits_{number}")
         next_line = f"{_newline(place)}{_indent(place, statement)}"
         if target is not None and _asks_gradients(reader, target):
