@@ -12,7 +12,7 @@ from whynan.ops.table import TORCH
 from whynan.records import APPLICABLE, STATUSES, Member
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from whynan.records import ChainLink, Finding, Fix, Reach, Site
     from whynan.source.text import Place
@@ -50,7 +50,7 @@ def cause_groups(findings: Sequence[Finding], read: Read) -> list[list[Finding]]
             same[0] += other
             groups.remove(other)
     order = {id(finding): number for number, finding in enumerate(findings)}
-    return [sorted(group, key=lambda f: order[id(f)]) for group in groups]
+    return [sorted(group, key=lambda f: (not _has_derivative(f, group), order[id(f)])) for group in groups]
 
 
 class _Causes:
@@ -66,7 +66,8 @@ class _Causes:
         if one.rank != other.rank or "inference" in (one.phase, other.phase):
             return False
         if not (_is_born(one) and _is_born(other)):
-            return _is_of_literal(one, other) or _is_of_literal(other, one) or _are_of_one_literal(one, other)
+            ways = (_is_of_literal, _is_derivative_of_literal)
+            return any(way(one, other) or way(other, one) for way in ways) or _are_of_one_literal(one, other)
         if _one_edit(one, other) or _stand_on_one_pole(one, other) or _fail_on_one_number(one, other):
             return True
         if one.site is None or other.site is None or one.site.file != other.site.file:
@@ -137,6 +138,17 @@ def _is_of_literal(one: Finding, other: Finding) -> bool:
     """Whether a constant of the program's and a birth do harm in one call, as a learning rate of Inf does in a step."""
     together = one.birth == "literal" and _is_born(other) and one.phase == other.phase == "optimizer"
     return together and one.site is not None and one.site == other.site
+
+
+def _is_derivative_of_literal(one: Finding, other: Finding) -> bool:
+    """Whether the derivative of an expression is bad because of a constant of the program's that the loss holds too."""
+    causes = ([link for link in finding.chain if link.role == "cause"] for finding in (one, other))
+    behind = one.birth == "literal" and _is_born(other) and one.phase == "forward" and other.phase == "backward"
+    return behind and any(reach.kind == "loss" for reach in one.reaches) and _end_alike(*causes)
+
+
+def _has_derivative(one: Finding, group: Iterable[Finding]) -> bool:
+    return any(_is_derivative_of_literal(one, other) for other in group)
 
 
 def _are_of_one_literal(one: Finding, other: Finding) -> bool:

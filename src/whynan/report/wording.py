@@ -378,7 +378,7 @@ def causes(finding: Finding, like: Finding | None = None) -> list[str]:
     if like is not None and _path(finding) == _path(like):
         return []
     file = None if finding.site is None else finding.site.file
-    links = [link for link in finding.chain if link.role == "cause" and link.summary not in finding.message]
+    links = [link for link in finding.chain if link.role == "cause" and _is_news(link, finding)]
     if finding.data is not None and finding.birth == "entered":
         # the sentence says where it came from, and the first line where it was read
         links = [link for link in links if link.site != finding.site]
@@ -387,6 +387,12 @@ def causes(finding: Finding, like: Finding | None = None) -> list[str]:
         return told
     last = _CAUSES_SHOWN - 2
     return [told[0], f"({count_text(len(told) - 1 - last, 'step')} between)", *told[-last:]]
+
+
+def _is_news(link: ChainLink, finding: Finding) -> bool:
+    """Whether the sentence of a finding does not say yet what a link does, or the place of what the program writes."""
+    written = link.op is None and link.site is not None and link.site != finding.site and finding.birth != "entered"
+    return written or link.summary not in finding.message
 
 
 def _path(finding: Finding) -> list[tuple[str | None, int | None]]:

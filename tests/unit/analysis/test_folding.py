@@ -137,7 +137,17 @@ def precision_that_overflows_by_itself_and_in_a_product() -> Tensor:
     return loss
 
 
+def missing_value_that_the_program_marks() -> Tensor:
+    rows = torch.ones(4, 3)
+    rows[2, 1] = float("nan")
+    model = torch.nn.Linear(3, 2)
+    loss = model(rows).pow(2).mean()
+    loss.backward()
+    return loss
+
+
 ONE: tuple[Program, ...] = (
+    missing_value_that_the_program_marks,
     terms_named_before_they_meet,
     log_variance_of_two_functions,
     angle_of_two_equal_vectors,
@@ -380,3 +390,11 @@ def test_no_folding_at_all_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding._Causes, "is_one", lambda *_: False)  # pyright: ignore[reportPrivateUsage]
     more = [program for program in ONE if len(_told(whynan.explain(program))) > 1]
     assert len(more) > len(ONE) // 2
+
+
+def test_a_constant_in_the_loss_is_told_before_its_derivative_and_where_it_is_written() -> None:
+    report = whynan.explain(missing_value_that_the_program_marks)
+    (finding,) = report.findings
+    assert (finding.birth, finding.phase, finding.also[0].phase) == ("literal", "forward", "backward")
+    written = missing_value_that_the_program_marks.__code__.co_firstlineno + 2
+    assert f"at line {written}" in str(report)

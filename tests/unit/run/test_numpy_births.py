@@ -181,6 +181,24 @@ def test_only_a_table_of_which_something_is_left_is_cut() -> None:
     assert cut(some, "rows") == text.replace("read()\n", "read()\nrows = rows[rows.isfinite().all(dim=1)]\n")
 
 
+@pytest.mark.parametrize(
+    "written",
+    [
+        "rows[:, 1] = np.log(rows[:, 1])",
+        "for j in range(2):\n    rows[:, j] -= rows[:, j].mean()",
+        "rows /= rows.max()",
+        "np.log(rows, out=rows)",
+    ],
+)
+def test_rows_are_left_out_behind_what_is_written_into_the_table(written: str) -> None:
+    text = f"import numpy as np\nrows = read()\n{written}\nuse(rows)\nrows[0] = 1\n"
+    table = torch.tensor([[1.0, 2.0], [torch.nan, 1.0]])
+    line = len(text.splitlines()) - 1
+    made = without_bad_rows(text, Visits("data.py", "", None, (Visit(line, {f"{ARRAY}rows": table}),)))
+    cut = "rows = rows[np.isfinite(rows).all(axis=1)]\n"
+    assert made is not None and made.edited == text.replace("use(rows)", f"{cut}use(rows)")
+
+
 PAIRED = """\
 import numpy as np
 raw = read()

@@ -9,6 +9,7 @@ import builtins
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from whynan.source.dataflow import mutated_name, root_of
 from whynan.source.text import Place, parse_or_none
 from whynan.verify.in_place.visits import ARRAY
 
@@ -38,13 +39,18 @@ def without_bad_rows(text: str, visits: Visits) -> Omission | None:
         for key, table in visit.values.items():
             name = key.removeprefix(ARRAY)
             bad = _bad_rows(table) if name.isidentifier() else []
-            made = _assignments(place, name, visits.function) if bad else []
-            last = max((node for node in made if node.lineno < visit.line), key=lambda node: node.lineno, default=None)
+            made = _made(place, name, visits.function) if bad else []
+            ahead = (node for node in made if (node.end_lineno or node.lineno) < visit.line)
+            last = max(ahead, key=lambda node: node.lineno, default=None)
             edited = None if last is None else _without_rows(place, last, name, of_numpy=key != name)
             if edited is None or last is None or _Rows(place, last, name, visits).may_be_paired(len(table)):
                 continue
-            verb = "holds NaN or Inf and is" if len(bad) == 1 else "hold NaN or Inf and are"
-            which = f"{len(bad):,} of the {len(table):,} rows of {name} {verb} left out (row {bad[0]} first)"
+            holds, row = (
+                ("hold NaN or Inf and are", f"row {bad[0]} first")
+                if bad[1:]
+                else ("holds NaN or Inf and is", f"row {bad[0]}")
+            )
+            which = f"{len(bad):,} of the {len(table):,} rows of {name} {holds} left out ({row})"
             title = f"no rows of {name} that hold NaN or Inf"
             return Omission(title, visits.path, edited, f"{which}; nothing stands for them")
     return None
@@ -133,10 +139,10 @@ def _length(value: Any) -> int | None:
 
 
 def row_texts(text: str) -> list[str]:
-    """All that leaving out rows makes of a file's text: below each assignment of a name."""
+    """All that leaving out rows makes of a file's text: below each assignment of a name and what is written into it."""
     place = Place(text)
     names = {node.id for node in place.parents if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    made = [(name, node) for name in sorted(names) for node in _assignments(place, name)]
+    made = [(name, node) for name in sorted(names) for node in _made(place, name)]
     texts = (_without_rows(place, node, name, of_numpy=kind) for name, node in made for kind in (False, True))
     return [edited for edited in texts if edited is not None]
 
@@ -164,12 +170,33 @@ def _bad_rows(table: Any) -> list[int]:
     return bad if len(bad) < len(table) else []
 
 
-def _assignments(place: Place, name: str, function: str | None = "") -> list[ast.Assign]:
-    """The assignments of a name alone, in a function; in all where the name of that is empty."""
-    return [
-        node
-        for node in place.parents
-        if isinstance(node, ast.Assign)
-        and [ast.unparse(target) for target in node.targets] == [name]
-        and (function == "" or place.qualified_name(place.function(node)) == function)
-    ]
+def _made(place: Place, name: str, function: str | None = "") -> list[ast.stmt]:
+    """Where a name gets its value, in a function, or in all where the name of that is empty.
+
+    These are the assignments of the name alone, and what is written into the value further down in the same block.
+    """
+    found: list[ast.stmt] = []
+    for node in place.parents:
+        if not isinstance(node, ast.Assign) or [ast.unparse(target) for target in node.targets] != [name]:
+            continue
+        if function == "" or place.qualified_name(place.function(node)) == function:
+            blocks = (value for _, value in ast.iter_fields(place.parents[node]) if isinstance(value, list))
+            block = next(block for block in blocks if node in block)
+            later = block[block.index(node) + 1 :]
+            found += [node, *(each for each in later if _writes_into(each, name))]
+    return found
+
+
+def _writes_into(statement: ast.stmt, name: str) -> bool:
+    """Whether a statement, or a part of it, changes elements of what a name stands for."""
+    for node in ast.walk(statement):
+        match node:
+            case ast.Subscript(ctx=ast.Store()) | ast.AugAssign(target=ast.Name()):
+                written = root_of(node.target if isinstance(node, ast.AugAssign) else node)
+            case ast.Call():
+                written = mutated_name(node)
+            case _:
+                continue
+        if isinstance(written, ast.Name) and written.id == name:
+            return True
+    return False

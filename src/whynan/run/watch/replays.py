@@ -487,7 +487,8 @@ class Replays:
         starts = [way for way in self._starts if isinstance(way, TailPlan) and way.mark is first]
         for way, eager, region, outcome in self._runs(fault, starts):
             found = region.report.findings
-            if found and _is_faithful(way, outcome, fault) and all(one.birth != "entered" for one in found):
+            made = all(one.birth not in ("entered", "literal") for one in found)
+            if found and made and _is_faithful(way, outcome, fault):
                 return way, eager, region
         return None
 
