@@ -196,7 +196,8 @@ def test_rows_are_left_out_behind_what_is_written_into_the_table(written: str) -
     line = len(text.splitlines()) - 1
     made = without_bad_rows(text, Visits("data.py", "", None, (Visit(line, {f"{ARRAY}rows": table}),)))
     cut = "rows = rows[np.isfinite(rows).all(axis=1)]\n"
-    assert made is not None and made.edited == text.replace("use(rows)", f"{cut}use(rows)")
+    assert made is not None
+    assert made.edited == text.replace("use(rows)", f"{cut}use(rows)")
 
 
 PAIRED = """\

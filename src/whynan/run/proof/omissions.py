@@ -45,11 +45,8 @@ def without_bad_rows(text: str, visits: Visits) -> Omission | None:
             edited = None if last is None else _without_rows(place, last, name, of_numpy=key != name)
             if edited is None or last is None or _Rows(place, last, name, visits).may_be_paired(len(table)):
                 continue
-            holds, row = (
-                ("hold NaN or Inf and are", f"row {bad[0]} first")
-                if bad[1:]
-                else ("holds NaN or Inf and is", f"row {bad[0]}")
-            )
+            holds = "hold NaN or Inf and are" if bad[1:] else "holds NaN or Inf and is"
+            row = f"row {bad[0]} first" if bad[1:] else f"row {bad[0]}"
             which = f"{len(bad):,} of the {len(table):,} rows of {name} {holds} left out ({row})"
             title = f"no rows of {name} that hold NaN or Inf"
             return Omission(title, visits.path, edited, f"{which}; nothing stands for them")
