@@ -11,6 +11,7 @@ import numpy as np
 from whynan.compare.fingerprints import distance, nearest_pairs
 from whynan.compare.sides.double import is_floating
 from whynan.compare.spelling import spelled
+from whynan.compare.stretches import operands_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,9 +36,9 @@ class Alignment:
     taken: set[str] = field(default_factory=lambda: set[str]())
     """The values of A that have a partner."""
 
-    def add(self, b: str, a: str, way: Way) -> bool:
-        """Align two values, where neither has a partner yet."""
-        if b in self.pairs or a in self.taken:
+    def add(self, b: str, a: str, way: Way, *, several: bool = False) -> bool:
+        """Align two values, where neither has a partner yet; with `several` that of A may have another one as well."""
+        if b in self.pairs or (a in self.taken and not several):
             return False
         self.pairs[b] = a, way
         self.taken.add(a)
@@ -80,7 +81,8 @@ class Aligner:
         self._distrust()
         for there, here in self._ends.items():
             if self._b.producers.get(there) and self._a.producers.get(here):
-                self._pair(there, here, "output", exact_shape=False)
+                # what A's value is by its name may not be what leaves B
+                self._pair(there, here, "output", exact_shape=False, several=True)
         self._by_module()
         self._by_topology(strict=True)
         self._by_fingerprint()
@@ -170,7 +172,7 @@ class Aligner:
     def _key(self, run: SideRun, operation: Operation, aligned: Mapping[str, str], strict: bool) -> object:
         """What two operations that do the same have in common; None while an operand is not aligned."""
         parts: list[object] = [spelled(operation.op)]
-        for name in operation.inputs:
+        for name in operation.inputs if strict else operands_of(run, operation):
             constant = run.side.constant(name) if name else None
             if not name:
                 parts.append("")
@@ -186,7 +188,7 @@ class Aligner:
 
     def _alike(self, one: Operation, other: Operation) -> bool:
         """Whether the weights of two operations may be those of one layer."""
-        for here, there in zip(one.inputs, other.inputs, strict=False):
+        for here, there in zip(operands_of(self._a, one), operands_of(self._b, other), strict=False):
             ours, theirs = self._a.side.constant(here), self._b.side.constant(there)
             if ours is not None and theirs is not None and is_floating(ours) and distance(theirs, ours) > _NEAR:
                 return False
@@ -244,13 +246,13 @@ class Aligner:
             _ranks(self._b, {there for _, there in known}),
         )
 
-    def _pair(self, there: str, here: str, way: Way, *, exact_shape: bool = True) -> bool:
+    def _pair(self, there: str, here: str, way: Way, *, exact_shape: bool = True, several: bool = False) -> bool:
         value, ours = self._b.value(there), self._a.value(here)
         if value is None or ours is None or is_floating(value) != is_floating(ours):
             return False
         if value.shape != ours.shape and (exact_shape or value.size != ours.size):
             return False
-        return self._found.add(there, here, way)
+        return self._found.add(there, here, way, several=several)
 
 
 def _order(run: SideRun, names: Sequence[str]) -> tuple[list[int], list[int]]:

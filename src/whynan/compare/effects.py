@@ -8,6 +8,7 @@ import numpy as np
 
 from whynan.compare.sides.double import is_floating
 from whynan.compare.sides.operations import UnavailableError
+from whynan.compare.spelling import base
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,14 +46,23 @@ def matters(run: SideRun, culprit: Culprit, a: Array, roundoff: float) -> bool:
     theirs = run.value(culprit.value)
     if theirs is None or theirs.size != a.size or culprit.value in run.side.output_values:
         return True
+    better, changed = a.reshape(theirs.shape), dict[str, "Array"]()
     try:
-        changed = mended(run, culprit.value, a.reshape(theirs.shape).astype(theirs.dtype))
+        for name in _widened(run, culprit.value, a) or (culprit.value,):
+            changed |= mended(run, name, better.astype(theirs.dtype if name == culprit.value else a.dtype))
     except UnavailableError:
         return True
     outputs = ((run.value(name), changed.get(name)) for name in run.side.output_values)
     return any(
         before is not None and after is not None and apart(before, after, _ULPS * roundoff) for before, after in outputs
     )
+
+
+def _widened(run: SideRun, value: str, a: Array) -> list[str]:
+    """The values in A's format that a narrower one is cast to: in its own format it can hold no more of A's."""
+    readers = [name for reader in run.readers.get(value, ()) for name in reader.outputs if base(reader.op) == "Cast"]
+    made = [(name, run.value(name)) for name in readers]
+    return [name for name, v in made if v is not None and v.dtype == a.dtype != run.values[value].dtype]
 
 
 def apart(one: Array, other: Array, relative: float) -> bool:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from whynan.compare.localisation import faulty_operation, inner_pair, strange_weights
+from whynan.compare.fingerprints import distance
+from whynan.compare.localisation import SAME, faulty_operation, foreign_operation, inner_pair, strange_weights
 from whynan.compare.sides.double import is_floating
 from whynan.compare.sides.operations import UnavailableError
 from whynan.compare.spelling import base
@@ -39,6 +40,8 @@ _FORMULA: Final = 16
 _RANDOM: Final = TORCH.having("random") | ONNX.having("random")
 _DROPPING: Final = "dropout"
 _RESHAPING: Final = ONNX.having("reshape")
+_MOVING: Final = ONNX.having("movement")
+_PASSING: Final = frozenset(ONNX.having("movement", "reshape", "form"))
 _STEPWISE: Final = TORCH.having("stepwise") | ONNX.having("stepwise")
 
 
@@ -78,8 +81,8 @@ class Search:
         if len(culprit.stretch.operations) > 1 and culprit.sort != "kernel":
             operation = strange_weights(self._a, self._b, culprit)
             operation = operation or faulty_operation(self._a, self._b, self._alignment, culprit)
-            # what only gives the same numbers another shape, in their order, is not at fault if anything else is
-            operation = operation or _last_of(culprit.stretch.operations)
+            operation = operation or foreign_operation(culprit, _PASSING)
+            operation = operation or _last_of(culprit, self._a.value(culprit.other_value))
             if operation is not None:
                 return replace(culprit, operation=operation)
         return culprit
@@ -304,8 +307,16 @@ def _parts_from_stable(x: Array, y: Array, ours: Exact, theirs: Exact) -> Array:
     return near & _beyond(exact, other, _STABLE * own) & _beyond(x, y, _STABLE * own)
 
 
-def _last_of(operations: tuple[Operation, ...]) -> Operation | None:
-    return next((one for one in reversed(operations) if base(one.op) not in _RESHAPING), None)
+def _last_of(culprit: Culprit, ours: Array | None) -> Operation | None:
+    """The last operation of a stretch that can have made what it gives from what it ought to give.
+
+    What gives the same numbers another shape is not at fault if anything else is, nor is what moves them where they are
+    not A's in another order.
+    """
+    operations = [one for one in culprit.stretch.operations if base(one.op) not in _RESHAPING]
+    moved = ours is not None and distance(np.sort(culprit.made, axis=None), np.sort(ours, axis=None)) < SAME
+    computing = [one for one in operations if base(one.op) not in _MOVING]
+    return next(iter(reversed(operations if moved else computing or operations)), None)
 
 
 def _draws(operation: Operation) -> bool:

@@ -9,8 +9,8 @@ import numpy as np
 from whynan.compare.fingerprints import distance
 from whynan.compare.sides.double import is_floating
 from whynan.compare.sides.operations import UnavailableError
-from whynan.compare.spelling import spelled
-from whynan.compare.stretches import walk
+from whynan.compare.spelling import base, spelled
+from whynan.compare.stretches import operands_of, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from whynan.compare.sides.operations import Array, Operation
     from whynan.compare.stretches import Culprit, SideRun
 
-_SAME: Final = 1e-4
+SAME: Final = 1e-4
 """Results that are nearer, relative to their size, are the same."""
 _CANDIDATES: Final = 4
 _MOSTLY: Final = 0.5
@@ -50,8 +50,8 @@ def inner_pair(a: SideRun, b: SideRun, culprit: Culprit) -> tuple[str, str] | No
                 if left < 0:
                     return None
                 known = {**values, there: ours[here].reshape(theirs.shape).astype(theirs.dtype)}
-                made = _rest(b, rest, known, there, culprit.value)
-                if made is not None and distance(made, target) < _SAME:
+                made = rest_of(b, rest, known, there, culprit.value)
+                if made is not None and distance(made, target) < SAME:
                     return there, here
     return None
 
@@ -67,7 +67,7 @@ def _candidates(a: SideRun, ours: dict[str, Array], theirs: Array, operation: Op
     ]
 
 
-def _rest(
+def rest_of(
     b: SideRun, operations: tuple[Operation, ...], values: dict[str, Array], changed: str, wanted: str
 ) -> Array | None:
     """What a stretch comes to where one value of it is another; None where it does not hang on that."""
@@ -104,7 +104,7 @@ def faulty_operation(a: SideRun, b: SideRun, alignment: Alignment, culprit: Culp
             if ours is None:
                 continue
             # the same numbers in another shape are no fault
-            if distance(made, ours) > _SAME:
+            if distance(made, ours) > SAME:
                 return operation
         used.add(partner.index)
         pairs.update(zip(operation.outputs, partner.outputs, strict=False))
@@ -123,6 +123,12 @@ def strange_weights(a: SideRun, b: SideRun, culprit: Culprit) -> Operation | Non
     return None
 
 
+def shared_weights(a: SideRun, b: SideRun) -> float:
+    """The share of B's weights that are A's, in whatever order they stand there."""
+    ours, theirs = ([v.reshape(-1) for o in run.side.operations for v in _constants(run, o)] for run in (a, b))
+    return float(np.isin(np.concatenate(theirs), np.concatenate(ours)).mean()) if ours and theirs else 0.0
+
+
 def _constants(run: SideRun, operation: Operation) -> list[Array]:
     found = [run.side.constant(name) for name in dict.fromkeys(operation.inputs) if name]
     return [value for value in found if value is not None and is_floating(value) and value.size >= _WEIGHTS]
@@ -131,12 +137,24 @@ def _constants(run: SideRun, operation: Operation) -> list[Array]:
 def _partners(
     a: SideRun, b: SideRun, culprit: Culprit, operation: Operation, pairs: dict[str, str]
 ) -> Iterator[Operation]:
+    read = operands_of(b, operation)
     for one in culprit.other.operations:
-        if spelled(one.op) != spelled(operation.op) or len(one.inputs) != len(operation.inputs):
+        ours = operands_of(a, one)
+        if spelled(one.op) != spelled(operation.op) or len(ours) != len(read):
             continue
         if all(
             pairs.get(there) == here if b.side.constant(there) is None else a.side.constant(here) is not None
-            for there, here in zip(operation.inputs, one.inputs, strict=True)
-            if there
+            for there, here in zip(read, ours, strict=True)
         ):
             yield one
+
+
+def foreign_operation(culprit: Culprit, passing: frozenset[str]) -> Operation | None:
+    """The one operation of a stretch of whose kind A has none; None where there are several, or A has one for all.
+
+    `passing`: the operators that only move numbers, or give them another shape or format.
+    """
+    ours = {spelled(one.op) for one in culprit.other.operations}
+    operations = (one for one in culprit.stretch.operations if base(one.op) not in passing)
+    found = [one for one in operations if spelled(one.op) not in ours]
+    return found[0] if len(found) == 1 and len(culprit.other.operations) > 1 else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 
+from whynan.compare.sides.double import is_floating
 from whynan.compare.sides.operations import UnavailableError
 
 if TYPE_CHECKING:
@@ -106,6 +107,12 @@ class SideRun:
                 operations[maker.index] = maker
                 pending += [read for read in maker.inputs if read]
         return Stretch(value, tuple(operations[index] for index in sorted(operations)), tuple(cut))
+
+
+def operands_of(run: SideRun, operation: Operation) -> list[str]:
+    """What an operation reads but whole numbers that stand fast: one framework has sizes and axes as settings."""
+    held = ((name, run.side.constant(name)) for name in operation.inputs if name)
+    return [name for name, constant in held if constant is None or is_floating(constant)]
 
 
 def walk(operations: Iterable[Operation], given: Mapping[str, Array], compute: Compute) -> dict[str, Array]:

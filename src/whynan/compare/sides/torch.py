@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from functools import cached_property
 from importlib import import_module
@@ -140,6 +141,44 @@ class TorchSide:
         scopes = repr([str(entry[0]) for entry in node.meta.get("nn_module_stack", {}).values()] + [str(node.name)])
         return place_of({STACK: str(stack), SCOPES: scopes}).site
 
+    def unfolded(self, operations: Sequence[Operation], given: Mapping[str, Array], wanted: str) -> TorchSide:
+        """What some calls make of values that are given, up to one, by the core operators that they are made of.
+
+        Raises ``UnavailableError`` where they cannot be exported by themselves.
+        """
+        fx: Any = import_module("torch.fx")
+        graph, root, made = fx.Graph(), self._torch.nn.Module(), dict[str, Any]()
+        for name in given:
+            made[name] = graph.placeholder(f"given_{len(made)}")
+        own = {operation.name for operation in operations}
+
+        def copied(node: Any) -> Any:
+            name = self._named(str(node.name))
+            if name not in made:
+                held = self._weights.get(name, self._attributes.get(name))
+                if held is not None:
+                    root.register_buffer(f"held_{len(made)}", held)
+                    made[name] = graph.get_attr(f"held_{len(made)}")
+                elif str(node.name) in own or _is_getitem(node):
+                    made[name] = graph.node_copy(node, copied)
+                else:
+                    raise UnavailableError(f"the value {name} is not known")
+            return made[name]
+
+        last, _, number = wanted.partition(".")
+        try:
+            end = copied(next(node for node in self._nodes if str(node.name) == last))
+            graph.output((graph.call_function(operator.getitem, (end, int(number))) if number else end,))
+            module = fx.GraphModule(root, graph)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                inputs = tuple(self._tensor(value) for value in given.values())
+                program = self._torch.export.export(module, inputs, strict=False)
+                program = program.run_decompositions(_finest(self._torch))
+        except Exception as error:
+            raise UnavailableError(" ".join(str(error).split())[:200]) from None
+        return TorchSide(self.label, program, device=self._device, names=tuple(given))
+
     def run(self, feeds: Mapping[str, Array], values: ValueStore) -> None:
         """Run it once, and keep every value; raises ``UnavailableError``."""
         operations = self.operations
@@ -221,6 +260,13 @@ class TorchSide:
 
     def _tensor(self, value: Array) -> Any:
         return from_numpy(value).to(self._device)
+
+
+def _finest(torch: Any) -> Any:
+    """What core operators are made of, normalisations as well."""
+    aten, table = torch.ops.aten, torch.export.default_decompositions()
+    table.update(import_module("torch._decomp").get_decompositions([aten.native_group_norm, aten.native_layer_norm]))
+    return table
 
 
 def to_numpy(tensor: Any) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -12,12 +11,13 @@ from whynan.compare.alignment import Aligner, Alignment, unaligned
 from whynan.compare.attribution import Setting
 from whynan.compare.bodies import Inner, inner_culprit
 from whynan.compare.effects import apart, bad_places, matters
-from whynan.compare.hazards import hazard_of
 from whynan.compare.introduced import Search
+from whynan.compare.localisation import shared_weights
 from whynan.compare.sides.double import is_floating
 from whynan.compare.sides.operations import UnavailableError
 from whynan.compare.sides.values import ValueStore
 from whynan.compare.stretches import SideRun
+from whynan.compare.unfolding import unfolded
 from whynan.errors import UsageError
 from whynan.run.comparison.feeds import as_arrays, feeds_of, read_arrays
 from whynan.run.comparison.pairing import output_errors, pair_outputs
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from whynan.run.comparison.sources import Source
 
 LEAST_ALIGNED: Final = 0.2
+_SAME_MODEL: Final = 0.5
+"""Of the weights; who holds as many of them is a form of the model, however early the two part."""
 """Programs of which fewer values are aligned are taken for different ones."""
 _TRIED: Final = 12
 """Operations out of line that are looked at for one that changes an output."""
@@ -73,7 +75,6 @@ def compare(request: Request) -> Found:
     found = compare_sides((first, second), (first.side(feeds.a), second.side(feeds.b)), feeds, request, setting=setting)
     if found.culprit is None and not found.both_bad:
         return _optimisation(found, request) or found
-    _localise_in_core_operators(found, request)
     return found
 
 
@@ -128,7 +129,7 @@ def compare_sides(
     for culprit in search.culprits():
         ours = a.value(culprit.other_value)
         if ours is None or matters(b, culprit, ours, search.roundoff):
-            found.culprit = search.localised(culprit)
+            found.culprit = unfolded(a, b, alignment, search.localised(culprit))
             found.inner = inner_culprit(a, b, found.culprit)
             break
         found.harmless.append(culprit)
@@ -162,7 +163,7 @@ def _graph_inputs(a: SideRun, b: SideRun, feeds: Feeds) -> dict[str, str]:
 def _check_aligned(a: SideRun, b: SideRun, alignment: Alignment) -> None:
     made = [name for name in b.producers if name in alignment.pairs]
     least = min(len(a.producers), len(b.producers))
-    if least and len(made) < LEAST_ALIGNED * least:
+    if least and len(made) < LEAST_ALIGNED * least and shared_weights(a, b) < _SAME_MODEL:
         raise UsageError(
             f"only {len(made)} of {least} values of A and B could be aligned, which are taken for other programs",
             "compare two forms of one model",
@@ -230,24 +231,6 @@ def _optimisation(found: Found, request: Request) -> Found | None:
             )
             return moved
     return None
-
-
-def _localise_in_core_operators(found: Found, request: Request) -> None:
-    """Find the node at fault where one operator of A stands for many of B: by A in the operators that it is made of."""
-    culprit, source = found.culprit, copy.copy(found.sources[0])
-    if culprit is None or found.a.side.kind != "torch" or source.settings.compiled or hazard_of(culprit):
-        return
-    if len(culprit.stretch.operations) <= len(culprit.other.operations):
-        return
-    source.settings = replace(source.settings, core=True)
-    try:
-        sides = source.side(found.feeds.a), found.b.side
-        finer = compare_sides((source, found.sources[1]), sides, found.feeds, request, setting=found.setting).culprit
-    except UsageError:
-        return
-    several = {operation.name: operation for operation in culprit.stretch.operations}
-    if finer is not None and finer.operation.name in several:
-        found.culprit = replace(culprit, operation=several[finer.operation.name])
 
 
 def _moved(run: SideRun, outputs: Mapping[str, Any], roundoff: float) -> bool:

@@ -23,8 +23,7 @@ class Settings:
     """How one side is run.
 
     ``level`` is of ONNX Runtime's optimisation: None runs the graph as it is written and looks at what optimisation
-    makes of its outputs. ``dtype`` is the arithmetic that it is run in. ``core``: a torch program is run in the core
-    operators that its own are made of.
+    makes of its outputs. ``dtype`` is the arithmetic that it is run in.
     """
 
     level: Literal["disabled", "basic", "extended", "all"] | None = None
@@ -33,7 +32,6 @@ class Settings:
     provider: str | None = None
     compiled: bool = False
     device: str | None = None
-    core: bool = False
 
     @property
     def words(self) -> str:

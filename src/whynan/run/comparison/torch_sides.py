@@ -44,7 +44,7 @@ def exported_side(source: Program, feeds: Mapping[str, Array]) -> Side:
     device = source.settings.device or "cpu"
     module: Any = None
     if source.is_exported:
-        side = TorchSide(source.label, _opened(source, source.held), device=device)
+        side = TorchSide(source.label, source.held, device=device)
     else:
         module = _in_evaluation(source, source.held)
         given = [(name, from_numpy(value)) for name, value in feeds.items()]
@@ -60,7 +60,7 @@ def exported_side(source: Program, feeds: Mapping[str, Array]) -> Side:
                 f"{source.label} cannot be exported: {why}",
                 "save its program with torch.export.save, or compare models",
             ) from None
-        side = TorchSide(source.label, _opened(source, program), device=device, names=tuple(feeds))
+        side = TorchSide(source.label, program, device=device, names=tuple(feeds))
     if source.settings.compiled:
         from whynan.compare.sides.compiled import CompiledSide
 
@@ -70,13 +70,6 @@ def exported_side(source: Program, feeds: Mapping[str, Array]) -> Side:
 
         return EmulatedSide(side, source.settings.dtype)
     return side
-
-
-def _opened(source: Program, program: Any) -> Any:
-    """A program as it is, or in core operators."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return program.run_decompositions() if source.settings.core else program
 
 
 def _in_evaluation(source: Program, module: Any) -> Any:
