@@ -389,6 +389,8 @@ class Guard:
     def _evaluated(self, optimizer: Any, probes: Probes | None) -> BaseException | None:
         """The closure of a step has run."""
         ending = None
+        if self.here.checkpoint is not None:
+            self.here.checkpoint.evaluate(self.here.losses)
         if self.on and self.is_watching:
             if probes is None:
                 ending = self._judge(optimizer, in_closure=True) or self._agrees(optimizer)
