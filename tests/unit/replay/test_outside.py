@@ -10,10 +10,10 @@ import io
 import logging
 import os
 import random
+import signal
 import socket
 import sqlite3
 import subprocess
-import signal
 import sys
 import threading
 import time
