@@ -392,7 +392,7 @@ class Guard:
         if self.here.checkpoint is not None:
             self.here.checkpoint.evaluate(self.here.losses)
         if self.on and self.is_watching:
-            if probes is None:
+            if probes is None or probes.begin():
                 ending = self._judge(optimizer, in_closure=True) or self._agrees(optimizer)
             else:
                 self._probed(probes)
