@@ -580,3 +580,38 @@ def test_an_edit_of_more_lines_leaves_the_loop_below_it_where_the_edited_text_ha
     (further,) = report["findings"][0]["fixes"][0]["further"]
     # of the text that the first edit has made a line longer
     assert (further["rule"], further["site"]["line"]) == ("WN201", 15)
+
+
+LIGHTNING = """\
+import lightning.pytorch as lightning
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(lightning.LightningModule):
+    def __init__(self):
+        super().__init__()
+        self.net = torch.nn.Linear(4, 1)
+
+    def training_step(self, batch, _):
+        x, y = batch
+        weight = (y > 3).float()
+        return (weight * (self.net(x).squeeze(1) - y).abs()).sum() / weight.sum()
+
+    def configure_optimizers(self):
+        return torch.optim.Adam(self.parameters())
+
+
+torch.manual_seed(0)
+quiet = {"enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+trainer = lightning.Trainer(max_epochs=1, logger=False, accelerator="cpu", **quiet)
+trainer.fit(Net(), DataLoader(TensorDataset(torch.randn(8, 4), torch.rand(8)), 4))
+"""
+
+
+@pytest.mark.proof
+def test_a_first_step_that_is_made_by_its_closure_is_replayed(tmp_path: Path) -> None:
+    """The step itself calls what computes the loss: what it is made of is known only then."""
+    _, report = run(tmp_path, LIGHTNING)
+    assert (report["findings"][0]["site"]["line"], report["findings"][0]["step"]) == (14, 1)
+    assert best(report)["status"] == "guarded", best(report)

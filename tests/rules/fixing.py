@@ -106,6 +106,7 @@ _slope(34, "WN308", "torch.sqrt(torch.sum(x ** 2, -1))", zeros("x"), x=X)
 _slope(34, "WN308", "torch.sqrt(torch.sum((x - y) ** 2, -1))", given(x=X, y=X), x=X, y=Y)
 _slope(36, "WN101", "torch.hypot(x, y)", zeros("x", "y"), x=X, y=Y)
 _row(37, "WN109", "x / torch.norm(x, dim=-1, keepdim=True)", zeros("x"), x=X)
+_further(37, "WN109", "x * torch.rsqrt(torch.mean(x * x, -1, keepdim=True))", zeros("x"), x=X)
 _row(
     39,
     "WN110",

@@ -70,6 +70,8 @@ class _Causes:
             return any(way(one, other) or way(other, one) for way in ways) or _are_of_one_literal(one, other)
         if _one_edit(one, other) or _stand_on_one_pole(one, other) or _fail_on_one_number(one, other):
             return True
+        if _read_one_factor(one, other) or _is_inner_part(one, other) or _is_inner_part(other, one):
+            return True
         if one.site is None or other.site is None or one.site.file != other.site.file:
             return False
         if one.rule != other.rule and not _is_one_place(one.library_site, other.library_site):
@@ -175,6 +177,19 @@ def _fail_on_one_number(one: Finding, other: Finding) -> bool:
     # what has made it larger may be what is wrong
     between = _MOST_BETWEEN if _largest_operand(far) <= _largest_operand(near) else 0
     return any(_end_alike(mine, yours[: len(yours) - more]) for more in range(between + 1))
+
+
+def _read_one_factor(one: Finding, other: Finding) -> bool:
+    """Whether one factorization has made what two births fail on, for one reason."""
+    links = [{(link.op, link.site) for link in _operand_causes(finding)} for finding in (one, other)]
+    shared = (base_name(op or "") for op, _ in links[0] & links[1])
+    return one.rule == other.rule != "WN000" and not TORCH.having("factorization").isdisjoint(shared)
+
+
+def _is_inner_part(inner: Finding, outer: Finding) -> bool:
+    """Whether one rule speaks of two operations, of which the inner makes what the outer fails on: log(sum(exp(x)))."""
+    same = inner.rule == outer.rule != "WN000" and inner.op != outer.op and inner.phase == outer.phase
+    return same and any((link.op, link.site) == (inner.op, inner.site) for link in _operand_causes(outer))
 
 
 def _largest_operand(finding: Finding) -> float:

@@ -6,6 +6,7 @@ import builtins
 import operator
 import os
 import queue
+import signal
 import socket
 import sys
 import time
@@ -125,7 +126,8 @@ def refused_calls() -> Iterator[tuple[Any, str]]:
 
 # -- The sandbox of a replay: nothing that it does reaches the outside; what would is held back, undone or refused -----
 #
-# Held back: what is written to files that are open. Made nothing of: sleeping, warning, and the calls of trackers.
+# Held back: what is written to files that are open. Made nothing of: sleeping, warning, setting what a signal does, and
+# the calls of trackers.
 # Refused: opening a file for writing, changing a folder, reaching for the network, starting a process or a thread,
 # waiting for one, taking what cannot be given back (out of queues, pipes and sockets), setting timers, and profiling.
 # All but the first is of the thread that replays alone; what other threads print meanwhile is lost with the rest.
@@ -246,12 +248,20 @@ def block_side_effects(roots: Iterable[Any] = ()) -> Generator[Refusals]:
         entered.enter_context(warning_filters())
         entered.enter_context(environment())
         entered.enter_context(replaced(sys, "dont_write_bytecode", True))
-        for owner, name in [(time, "sleep"), (warnings, "warn"), (warnings, "warn_explicit"), *_tracked()]:
+        # looked up before they are replaced: what a module has imported by its name is refused
+        profile = _profile(held, lost)
+        for owner, name in [
+            (time, "sleep"),
+            (signal, "signal"),
+            (warnings, "warn"),
+            (warnings, "warn_explicit"),
+            *_tracked(),
+        ]:
             entered.enter_context(replaced(owner, name, _nothing(held, vars(owner)[name])))
         if "torch" in sys.modules:
             owner = sys.modules["torch"]
             entered.enter_context(replaced(owner, "save", _save_in_memory(held, vars(owner)["save"])))
-        entered.enter_context(profiled(_profile(held, lost)))
+        entered.enter_context(profiled(profile))
         _current = held
         try:
             yield held

@@ -389,14 +389,22 @@ class Guard:
     def _evaluated(self, optimizer: Any, probes: Probes | None) -> BaseException | None:
         """The closure of a step has run."""
         ending = None
+        if self.here.checkpoint is not None:
+            self.here.checkpoint.evaluate(self.here.losses)
         if self.on and self.is_watching:
             if probes is None:
                 ending = self._judge(optimizer, in_closure=True) or self._agrees(optimizer)
+            elif probes.begin() and self._judges(optimizer):
+                ending = self._judge_first_point(optimizer)
             else:
                 self._probed(probes)
         if ending is None:
             self.here.losses.clear()
         return ending
+
+    def _judge_first_point(self, optimizer: Any) -> BaseException | None:
+        judged = gather_evidence(optimizer, self.here.losses)
+        return None if judged.is_good else self.report_fault(Fault(optimizer, self.attempts(optimizer), judged))
 
     def _probed(self, probes: Probes) -> None:
         """A point has been tried: what is bad there is explained there, and told of only if the step keeps it."""

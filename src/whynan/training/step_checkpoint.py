@@ -6,6 +6,7 @@ A step that is only watched has none: copies of all weights would cost more than
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -33,6 +34,14 @@ class StepCheckpoint:
         self.optimizer = optimizer
         self._before = _State(optimizer)
         self._fault = Fault(optimizer, step, gather_evidence(optimizer, losses), made=True)
+        self._is_evaluated = False
+
+    def evaluate(self, losses: Losses) -> None:
+        """The step's closure has run: what the step is made of is what it has left, the first time."""
+        if not self._is_evaluated:
+            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                self._fault = replace(self._fault, judged=gather_evidence(self.optimizer, losses))
+        self._is_evaluated = True
 
     @classmethod
     def take(cls, optimizer: Any, step: int, losses: Losses) -> StepCheckpoint | None:

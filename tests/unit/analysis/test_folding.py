@@ -146,8 +146,15 @@ def missing_value_that_the_program_marks() -> Tensor:
     return loss
 
 
+def exponential_and_logarithm_in_two_statements() -> Tensor:
+    risk = torch.tensor([-200.0, 3.0, 200.0])
+    hazard = torch.exp(risk)
+    return torch.log(torch.cumsum(hazard, 0))
+
+
 ONE: tuple[Program, ...] = (
     missing_value_that_the_program_marks,
+    exponential_and_logarithm_in_two_statements,
     terms_named_before_they_meet,
     log_variance_of_two_functions,
     angle_of_two_equal_vectors,

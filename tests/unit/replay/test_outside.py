@@ -10,6 +10,7 @@ import io
 import logging
 import os
 import random
+import signal
 import socket
 import sqlite3
 import subprocess
@@ -355,6 +356,17 @@ def test_nobody_sleeps() -> None:
     with held_back():
         time.sleep(600)
     assert time.monotonic() - began < 300
+
+
+def test_what_a_signal_does_is_not_changed() -> None:
+    before = signal.getsignal(signal.SIGUSR2)
+    with held_back():
+        signal.signal(signal.SIGUSR2, lambda *_: None)
+        assert signal.getsignal(signal.SIGUSR2) is before
+    handle = signal.signal
+    with held_back(), pytest.raises(OutsideAccess, match="sets a timer or what a signal does"):
+        handle(signal.SIGUSR2, before)
+    assert signal.getsignal(signal.SIGUSR2) is before
 
 
 def test_trackers_are_told_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -735,6 +735,23 @@ def test_a_bad_point_that_a_step_keeps_is_explained_and_put_back() -> None:
     assert weight.tolist() == [[0.0]]
 
 
+def test_a_loss_that_is_bad_before_a_search_has_tried_anything_is_explained() -> None:
+    """The first point is where the weights are; the gradient of a logarithm is finite below 0."""
+    deviation = nn.Parameter(torch.tensor(-2.0))
+    optimizer = torch.optim.LBFGS([deviation])
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        loss = torch.log(deviation) + deviation.square()
+        loss.backward()
+        return loss
+
+    with watch(optimizer) as w:
+        optimizer.step(closure)
+    assert [(f.rule, f.step) for f in w.report.findings] == [("WN202", 1)]
+    assert deviation.item() == -2.0
+
+
 # -- the block itself ------------------------------------------------------------------------------------------------
 
 

@@ -70,6 +70,21 @@ def test_a_step_is_rewound_and_made_again(kind: Any, options: dict[str, Any], st
     assert [id(v) for w in weights for v in optimizer.state[w].values()] == objects
 
 
+def test_a_step_with_a_closure_is_made_of_what_the_closure_has_left_first() -> None:
+    weights, optimizer = trained(torch.optim.SGD)
+    checkpoint = StepCheckpoint.take(optimizer, 1, Losses())
+    assert checkpoint is not None
+    for bad in (weights[0], weights[1]):
+        optimizer.zero_grad()
+        bad.grad = torch.full_like(bad, torch.nan)
+        checkpoint.evaluate(Losses())
+    with torch.no_grad():
+        weights[0].add_(1.0)
+    with checkpoint.rewound() as fault:
+        assert fault is not None
+        assert [parameter is weights[0] for parameter, _ in fault.judged.bad] == [True]
+
+
 def test_a_step_that_is_not_made_yet_is_none() -> None:
     _, optimizer = trained(torch.optim.SGD)
     checkpoint = StepCheckpoint.take(optimizer, 1, Losses())

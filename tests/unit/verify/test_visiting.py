@@ -71,6 +71,15 @@ def test_each_statement_is_visited_with_what_its_names_were(loaded: Callable[[st
     assert not last.values["p"].requires_grad
 
 
+def test_nothing_is_differentiated_by_where_gradients_are_off(loaded: Callable[[str], ModuleType]) -> None:
+    text = "def f(x):\n    return x * 2\n"
+    module, x = loaded(text), torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        off = visits_of(module, text, 2, lambda: module.f(x))
+    on = visits_of(module, text, 2, lambda: module.f(x))
+    assert [visit.needs_grad for visit in (*off.visits, *on.visits)] == [frozenset(), {"x"}]
+
+
 def test_no_property_of_the_program_runs(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(HEAD)
     head = module.Head()

@@ -35,7 +35,7 @@ from whynan.expr.structure import fits
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import divisors, quotient_message, quotients_by_zero
-from whynan.rules.intents import QUOTIENT, UNIT, epsilon
+from whynan.rules.intents import QUOTIENT, UNIT, epsilon, guard
 
 _UNIT: Final = "x * ... / sum(x ** 2) ** 0.5"
 _STANDARDISED: Final = "... / deviations(...) ** 0.5"
@@ -69,6 +69,8 @@ RULE = Rule(
     fixes=(
         *UNIT,
         *QUOTIENT,
+        guard("an operand of 1 where it is 0", "rsqrt(b)", "rsqrt(where(b == 0, 1, b))"),
+        epsilon("a small number inside the root", "rsqrt(b)", "rsqrt(b + 1e-6)"),
         epsilon("normalize(x) instead of x / norm(x)", "x / vector_norm(x, 2, d, True)", "normalize(x, dim=d)"),
     ),
 )

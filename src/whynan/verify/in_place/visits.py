@@ -36,8 +36,9 @@ class Visit:
     """One time that a function came to the statement at ``line``: what its expressions were before it ran.
 
     ``values`` holds names and chains of attributes that were tensors (copies, detached; ``needs_grad`` names those that
-    required grad), numbers, strings, booleans, None, or tuples and lists of these; what was anything else is missing.
-    NumPy's arrays stand as tensors, under names that begin with ``ARRAY``.
+    the statement differentiates by, which are none under ``no_grad``), numbers, strings, booleans, None, or tuples and
+    lists of these; what was anything else is missing. NumPy's arrays stand as tensors, under names that begin with
+    ``ARRAY``.
     """
 
     line: int
@@ -92,7 +93,8 @@ class _StoredVisit:
     line: int
     stays: bool
     values: dict[str, Any]
-    needs_grad: set[str]
+    differentiated: bool
+    needs_grad: set[str] = field(default_factory=set[str])
 
 
 class Recorder:
@@ -157,7 +159,7 @@ class Recorder:
             # it would hold what the function lets go of
             frame.f_locals.clear()
         self._seen[place] += 1
-        visit = _StoredVisit(self._function.lines[place], self._seen[place] <= _FIRST_KEPT, {}, set())
+        visit = _StoredVisit(self._function.lines[place], self._seen[place] <= _FIRST_KEPT, {}, _grad_enabled())
         alive: dict[int, Tensor] = {}
         with _without_torch_modes():
             for chain in self._function.chains:
@@ -203,7 +205,7 @@ class Recorder:
         kept = self._copy(text, value, alive)
         if kept is not _MISSING:
             visit.values[text] = kept
-            if getattr(kept, "is_floating_point", None) is not None and value.requires_grad:
+            if getattr(kept, "is_floating_point", None) is not None and visit.differentiated and value.requires_grad:
                 visit.needs_grad.add(text)
 
     def _copy(self, name: str, value: Any, alive: dict[int, Tensor], depth: int = 0) -> Any:
@@ -253,6 +255,12 @@ class Recorder:
             self._release(visit)
             for recent in self._recent.values():
                 recent[:] = [other for other in recent if other is not visit]
+
+
+def _grad_enabled() -> bool:
+    import torch
+
+    return torch.is_grad_enabled()
 
 
 @contextmanager

@@ -266,6 +266,12 @@ class Probes:
         self.explained: Any = None
         here = [local(p) for p in parameters_of(optimizer)]
         self._before = [(p, p.detach().clone()) for p in here if p is not None]
+        self._begun = False
+
+    def begin(self) -> bool:
+        """Whether a first point has been looked at, which is no trial: the weights as the last step has left them."""
+        first, self._begun = not self._begun, True
+        return first
 
     def first_fault(self, losses: Losses, step: int) -> Fault | None:
         """The fault of the first point that is bad, when it has been tried."""
