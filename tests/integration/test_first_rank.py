@@ -116,6 +116,8 @@ class Expected:
     step: int = 4
 
 
+SCATTER = "reduce_scatter_single" if hasattr(dist, "reduce_scatter_single") else "reduce_scatter_tensor"
+"""As fully_shard calls it."""
 BAD = [
     Expected("replicas", 1, "backward", "all_reduce"),
     Expected("accumulation", 0, "backward", "all_reduce"),
@@ -133,8 +135,10 @@ BAD = [
     Expected("redundancy", 0, "backward", "all_reduce"),
     Expected("experts", 0, "forward", "all_to_all_single", is_sent_known=True),
     Expected("stages", 1, "backward", "send"),
+    Expected("shards", 1, "backward", SCATTER),
+    Expected("low_rank", 1, "backward", "a collective"),
 ]
-SAMPLE = ("replicas", "sums", "evaluation")
+SAMPLE = ("replicas", "sums", "evaluation", "shards")
 
 
 @pytest.mark.parametrize(
@@ -217,7 +221,7 @@ def test_equal_findings_of_several_ranks_are_one(tmp_path: Path) -> None:
 HEALTHY = [
     *("replicas", "accumulation", "sums", "later_sums", "statistics", "contrast", "pipeline", "evaluation"),
     *("half_sums", "compressed", "loader", "scaler", "masked", "uneven"),
-    *("joined", "local_steps", "gathered", "redundancy", "experts", "stages"),
+    *("joined", "local_steps", "gathered", "redundancy", "experts", "stages", "shards", "low_rank"),
 ]
 
 
