@@ -186,7 +186,8 @@ class _Arrivals:
             elif not sources:
                 left.append((number, self._unsent(number, finding, crossing, [*sent])))
             for sender, birth in sources:
-                if sender == number:
+                if any(n == number and f is birth for n, f in self._births):
+                    # it has come back
                     continue
                 told = transfers.setdefault(id(birth), [])
                 _add(told, _transfer(finding, crossing, sender, sent.get(sender), number))

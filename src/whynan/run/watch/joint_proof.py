@@ -169,7 +169,7 @@ class JointProof:
         own = [step.number, step.where]
         said = ranks.exchange({"step": own, "calls": log.counts()}) if ranks.gather() else []
         faithful: list[Any] = []
-        if said and all(one["step"] == own for one in said) and _is_quiet([one["calls"] for one in said]):
+        if said and all(one["step"] == own for one in said) and is_quiet([one["calls"] for one in said]):
             with ranks.together():
                 if self._explain is None:
                     is_faithful = self._way.unfaithful() is None
@@ -183,7 +183,7 @@ class JointProof:
         return ranks.exchange(None if self._report is None else self._report.to_json(indent=None))
 
 
-def _is_quiet(counts: list[dict[str, int]]) -> bool:
+def is_quiet(counts: list[dict[str, int]]) -> bool:
     """Whether the ranks of each group have made the same calls in it: none of them is under way."""
     made: dict[str, set[int]] = {}
     for one in counts:
@@ -206,13 +206,13 @@ def _follow(ranks: Lockstep, leader: int, led: list[Finding], way: ReplayRerunne
     while said := ranks.exchange(None):
         if said[leader] is None:
             return
-        edit = _edit_of(said[leader], led)
+        edit = edit_of(said[leader], led)
         able = ranks.exchange(edit is not None)
         if able and all(able) and edit is not None:
             _try_together(ranks, way, edit)
 
 
-def _edit_of(wanted: dict[str, Any], led: list[Finding]) -> tuple[str, str, str] | None:
+def edit_of(wanted: dict[str, Any], led: list[Finding]) -> tuple[str, str, str] | None:
     """The edit that another rank tries, as this one makes it; None where it makes no such one."""
     from whynan.run.fix.apply import regenerate_text
 
