@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from whynan.capture.ranks import TOGETHER
 from whynan.records import Finding, Fix, FixVerdict
-from whynan.run.proof.proving import EditedRun, prove_fixes
+from whynan.run.proof.proving import EditedRun, Rerunner, prove_fixes
 from whynan.source.positions import file_of_site
 from whynan.source.text import file_text
 
@@ -24,12 +24,27 @@ if TYPE_CHECKING:
     from whynan.records import Report
     from whynan.run.proof.arguments import Heard
     from whynan.run.proof.proving import Keep, Progress
-    from whynan.run.watch.replays import ReplayRerunner
     from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.swap import SwappedTexts
     from whynan.verify.in_place.visits import Visits
 
 _NOT_ALIKE = "not all ranks come to the same edit by themselves"
+
+
+class Way(Rerunner, Protocol):
+    """The way on which one rank comes to its bad step again; see ``whynan.run.watch.replays:ReplayRerunner``."""
+
+    def unheard(self) -> AbstractContextManager[object]:
+        """What is differentiated in here is none of the program's losses."""
+        ...
+
+    def unfaithful(self) -> str | None:
+        """Why it does not lead to the same step; None where it does."""
+        ...
+
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> EditedRun | str:
+        """The report of a replay with an edit; or why there is none."""
+        ...
 
 
 class Step(NamedTuple):
@@ -64,7 +79,7 @@ class Lockstep(Protocol):
 class JointRerunner:
     """The way of one rank, and with it the other ranks': an edit is tried on all of them, if they take part."""
 
-    def __init__(self, way: ReplayRerunner, ranks: Lockstep | None) -> None:
+    def __init__(self, way: Way, ranks: Lockstep | None) -> None:
         self._way = way
         self._ranks = ranks
 
@@ -114,7 +129,7 @@ class JointProof:
 
     def __init__(
         self,
-        way: ReplayRerunner,
+        way: Way,
         ranks: Lockstep | None,
         explain: Callable[[], tuple[bool, Report | None]] | None = None,
     ) -> None:
@@ -201,7 +216,7 @@ def _findings_of(document: str | None) -> list[Finding]:
     return [finding for finding in (*report.findings, *report.damaging) if finding.birth != "entered"]
 
 
-def _follow(ranks: Lockstep, leader: int, led: list[Finding], way: ReplayRerunner) -> None:
+def _follow(ranks: Lockstep, leader: int, led: list[Finding], way: Way) -> None:
     """Make the replays that another rank proves its fixes by, until it has done so."""
     while said := ranks.exchange(None):
         if said[leader] is None:
@@ -229,7 +244,7 @@ def edit_of(wanted: dict[str, Any], led: list[Finding]) -> tuple[str, str, str] 
 
 
 def _try_together(
-    ranks: Lockstep, way: ReplayRerunner, edit: tuple[str, str, str]
+    ranks: Lockstep, way: Way, edit: tuple[str, str, str]
 ) -> tuple[EditedRun | str, list[dict[str, Any]]]:
     """One edit on all ranks: what it comes to here, and on each."""
     with ranks.together():
