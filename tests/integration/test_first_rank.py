@@ -23,16 +23,19 @@ from whynan.report.json import schema
 pytestmark = [pytest.mark.process, pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")]
 
 PROGRAMS = Path(__file__).parents[1] / "programs" / "ranks"
-PROGRAM, ENDS = PROGRAMS / "kinds.py", PROGRAMS / "ends.py"
+PROGRAM, ENDS, PROOFS = PROGRAMS / "kinds.py", PROGRAMS / "ends.py", PROGRAMS / "proofs.py"
 LINES = PROGRAM.read_text().splitlines()
 SECONDS = 60
 """From the bad step to the end of the last process."""
 START = 60
 """For what comes before it, on a busy machine."""
-KINDS_OF_END = [
-    line[4:-3] for line in ENDS.read_text().splitlines() if line.startswith("def ") and line.endswith("():")
-]
-"""The kinds of the other program."""
+ELSEWHERE = {
+    line[4:-3]: program
+    for program in (ENDS, PROOFS)
+    for line in program.read_text().splitlines()
+    if line.startswith("def ") and line.endswith("():")
+}
+"""The kinds of the other programs."""
 
 
 def marked(comment: str) -> int | None:
@@ -70,7 +73,7 @@ def start(folder: Path, *arguments: str, options: tuple[str, ...] | None, world:
     by = [] if options is None else ["-m", "whynan", "run", "--json", "report.json", *options]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "WHYNAN_RAISE_INTERNAL": "1", "RANKS_OF": str(folder)}
     return subprocess.Popen(
-        [*launcher, *by, str(ENDS if arguments[0] in KINDS_OF_END else PROGRAM), *arguments],
+        [*launcher, *by, str(ELSEWHERE.get(arguments[0], PROGRAM)), *arguments],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -116,6 +119,8 @@ class Expected:
     step: int = 4
 
 
+SCATTER = "reduce_scatter_single" if hasattr(dist, "reduce_scatter_single") else "reduce_scatter_tensor"
+"""As fully_shard calls it."""
 BAD = [
     Expected("replicas", 1, "backward", "all_reduce"),
     Expected("accumulation", 0, "backward", "all_reduce"),
@@ -133,8 +138,10 @@ BAD = [
     Expected("redundancy", 0, "backward", "all_reduce"),
     Expected("experts", 0, "forward", "all_to_all_single", is_sent_known=True),
     Expected("stages", 1, "backward", "send"),
+    Expected("shards", 1, "backward", SCATTER),
+    Expected("low_rank", 1, "backward", "a collective"),
 ]
-SAMPLE = ("replicas", "sums", "evaluation")
+SAMPLE = ("replicas", "sums", "evaluation", "shards")
 
 
 @pytest.mark.parametrize(
@@ -214,10 +221,59 @@ def test_equal_findings_of_several_ranks_are_one(tmp_path: Path) -> None:
     assert "on ranks 0, 1, 2 and 3" in done.stderr
 
 
+@dataclass(frozen=True)
+class Proof:
+    """What is to be said of a fix of a kind of program."""
+
+    kind: str
+    status: str
+    why: str = ""
+    world: int = 2
+
+
+PROOF = [
+    Proof("roots", "verified"),
+    Proof("summed", "verified"),
+    Proof("summed", "verified", world=4),
+    Proof("failing", "unverified", "it was not tried in the program"),
+    Proof("left_bad", "unverified", "with it rank 0 ends with a bad number"),
+    Proof("diverging", "unverified", "the ranks call different collectives"),
+]
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    "proof",
+    [
+        pytest.param(p, id=f"{p.kind}-{p.world}", marks=[] if p.kind in ("roots", "left_bad") else pytest.mark.full)
+        for p in PROOF
+    ],
+)
+def test_a_fix_is_proved_where_all_ranks_go_on_with_it(proof: Proof, tmp_path: Path) -> None:
+    done = ran(tmp_path / "proved", proof.kind, world=proof.world)
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    assert (found["rank"], found["rule"], found["step"]) == (1, "WN301", 4)
+    (best, *_) = found["fixes"]
+    assert (best["verdict"]["status"], "torch.where" in best["patch"]) == (proof.status, True), best["verdict"]["why"]
+    assert proof.why in best["verdict"]["why"]
+    assert {rank["end"] for rank in done.report["run"]["ranks"]} == {"stopped"}
+
+
+@pytest.mark.full
+@pytest.mark.proof
+def test_a_step_whose_collectives_were_not_kept_is_replayed_by_all_ranks(tmp_path: Path) -> None:
+    done = ran(tmp_path / "clipped", "clipped")
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    assert (found["rank"], found["rule"], found["step"]) == (1, "WN301", 4)
+    assert done.report["run"]["replay"]["faithful"] is True
+
+
 HEALTHY = [
     *("replicas", "accumulation", "sums", "later_sums", "statistics", "contrast", "pipeline", "evaluation"),
     *("half_sums", "compressed", "loader", "scaler", "masked", "uneven"),
-    *("joined", "local_steps", "gathered", "redundancy", "experts", "stages"),
+    *("joined", "local_steps", "gathered", "redundancy", "experts", "stages", "shards", "low_rank"),
 ]
 
 
@@ -328,7 +384,9 @@ def test_what_a_stopped_rank_has_written_is_in_its_files(tmp_path: Path) -> None
 def test_whatever_rank_is_killed_the_others_end(number: int, tmp_path: Path) -> None:
     chance = random.Random(number)
     folder, world = tmp_path / "killed", chance.choice([2, 2, 4])
-    kind = chance.choice(["replicas", "sums", "evaluation", "uneven", "contrast", "half_sums", "raises", "awaited"])
+    kind = chance.choice(
+        ["replicas", "sums", "evaluation", "uneven", "contrast", "half_sums", "raises", "awaited", "roots"]
+    )
     process = start(folder, kind, *chance.choice([(), ("bad",)]), options=(), world=world)
     victim, told = chance.randrange(world), chance.choice([signal.SIGKILL, signal.SIGTERM])
     time.sleep(chance.uniform(1, 12))

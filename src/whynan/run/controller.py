@@ -152,6 +152,7 @@ class Controller:
             self._training.begin()
             if self._concert is not None:
                 self._training.suspicion = self._concert.suspicion
+                self._training.replays.ranks = self._concert.rehearsal
             if not self.options.rerun:
                 self._training.marks.record_import()
                 recorded = self._training.marks.record_program

@@ -1,9 +1,14 @@
-"""Collectives in a replay: no rank is asked, each call gives what it gave in the step."""
+"""Collectives in a replay: each call gives what it gave in the step, or all ranks make the replay together.
+
+Of the first no rank is asked. In the second the operators of c10d go through groups of whynan's own, made for that
+replay alone: the program's are as they were after it, however it ends.
+"""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,8 +22,10 @@ from whynan.capture.torch.interposition.collective_calls import active_log, tens
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from whynan.capture.ranks import Rank
     from whynan.capture.torch.interposition.collective_calls import Call, CallLog
 
+_FUNCTIONAL: Final = ("_c10d_functional", "_c10d_functional_autograd")
 _BARRIERS: Final = ("barrier", "monitored_barrier_")
 _SHARES: Final = ("allreduce_", "broadcast_")
 """What torch itself calls, for DistributedDataParallel: each rank goes on with its own part."""
@@ -46,7 +53,7 @@ class ReplayedCollectives(TorchDispatchMode):
     ) -> Any:
         del types
         space, _, name = func._schema.name.partition("::")
-        if space == "_c10d_functional" or space == "_c10d_functional_autograd":
+        if space in _FUNCTIONAL:
             if name == "wait_tensor":
                 return func(*args, **(kwargs or {}))
             raise self._refusal(f"it calls the functional collective {name}, whose result was not kept")
@@ -109,16 +116,183 @@ class ReplayedCollectives(TorchDispatchMode):
     def _group(self) -> Any:
         """A group of this rank alone."""
         if self._alone is None:
-            from torch import distributed
-
-            store, patience = distributed.HashStore(), timedelta(seconds=60)
-            group: Any = distributed.ProcessGroup(store, 0, 1)
-            kind = distributed.ProcessGroup.BackendType.GLOO
-            group._set_default_backend(kind)
-            backend = distributed.ProcessGroupGloo(store, 0, 1, timeout=patience)
-            group._register_backend(torch.device("cpu"), kind, backend)
-            self._alone = group
+            self._alone = gloo_group(torch.distributed.HashStore(), 0, 1, 60.0)
         return self._alone.boxed()
+
+
+# -- A replay that all ranks make together -----------------------------------------------------------------------------
+
+
+_ALIKE: Final = {
+    **dict.fromkeys(("allreduce_", "allreduce_coalesced_", "reduce_", "broadcast_", "scatter_"), 0),
+    **dict.fromkeys(("allgather_", "_allgather_base_", "_reduce_scatter_base_", "gather_", "reduce_scatter_"), 1),
+    **dict.fromkeys(("all_reduce", "all_gather_into_tensor", "reduce_scatter_tensor", "broadcast"), 0),
+    **dict.fromkeys(_BARRIERS, None),
+}
+"""Which argument has one shape on all ranks. Gloo ends the process where it has another on one of them."""
+
+
+class Ensemble:
+    """Groups of whynan's own, each with the ranks of one of the program's, for one replay.
+
+    `store`: of this replay alone, the same on all ranks; `seconds`: what one exchange may take.
+    """
+
+    def __init__(self, store: Any, rank: Rank, seconds: float) -> None:
+        self.seconds = seconds
+        self._store = store
+        self._rank = rank
+        self._groups: dict[str, Any] = {}
+        self._backends: list[Any] = []
+        self._names: list[str] = []
+
+    def is_alike(self, name: str, group: Any, call: str) -> bool:
+        """Whether all ranks of one of the program's groups are about to make the same call, which this spells."""
+        digest = zlib.crc32(call.encode())
+        said = torch.tensor([digest, -digest])
+        options: Any = torch.distributed.AllreduceOptions()
+        options.reduceOp = torch.distributed.ReduceOp.MAX
+        alike = self.group(f"alike/{name}", group.rank(), group.size())
+        alike._get_backend(torch.device("cpu")).allreduce([said], options).wait()
+        return said.tolist() == [digest, -digest]
+
+    def group(self, name: str, rank: int, size: int) -> Any:
+        """The group that stands for one of the program's."""
+        if name not in self._groups:
+            store = torch.distributed.PrefixStore(name or "-", self._store)
+            self._groups[name] = gloo_group(store, rank, size, self.seconds)
+            self._backends.append(self._groups[name]._get_backend(torch.device("cpu")))
+        return self._groups[name]
+
+    def named(self, name: str, known: Any) -> str:
+        """The name under which functional collectives find the group that stands for one of the program's."""
+        own = f"whynan/{name}"
+        if own not in self._names:
+            group = self.group(name, known.rank(), known.size())
+            _registry()._register_process_group(own, group)
+            self._names.append(own)
+        return own
+
+    def agree(self, *, over: bool) -> bool:
+        """Whether it is over on any rank, or one of them is gone."""
+        with torch._C._DisableTorchDispatch():
+            said = torch.tensor([int(over)])
+            try:
+                group = self.group("whynan", *self._rank)
+                group._get_backend(torch.device("cpu")).allreduce([said]).wait()
+            except RuntimeError:
+                return True
+            return bool(said.item())
+
+    def close(self) -> None:
+        """Let go of the groups: who still waits for this rank hears at once that it is gone."""
+        for name in self._names:
+            _registry()._unregister_process_group(name)
+        for backend in self._backends:
+            with suppress(RuntimeError):
+                backend.abort()
+        self._groups.clear()
+        self._backends.clear()
+
+
+def _registry() -> Any:
+    """Where functional collectives find a group by its name."""
+    from torch.distributed import distributed_c10d
+
+    return distributed_c10d
+
+
+_together: Ensemble | None = None
+
+
+@contextmanager
+def ensemble(made: Ensemble) -> Generator[None]:
+    """Replays that are made in here are made by all ranks."""
+    global _together
+    _together = made
+    try:
+        yield
+    finally:
+        _together = None
+        made.close()
+
+
+def active_ensemble() -> Ensemble | None:
+    """What ranks need that make a replay together, while they do."""
+    return _together
+
+
+class _JoinedCollectives(TorchDispatchMode):
+    """Sends the operators of c10d through an ensemble; `keep` is told of each tensor before it is written."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # as above
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        return True
+
+    def __init__(self, made: Ensemble, keep: Callable[[Tensor], None]) -> None:
+        super().__init__()
+        self._ensemble = made
+        self._keep = keep
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        del types
+        space, _, name = func._schema.name.partition("::")
+        key = next((a.name for a in func._schema.arguments if a.name in ("process_group", "group_name")), None)
+        if space not in ("c10d", *_FUNCTIONAL) or key is None:
+            return func(*args, **(kwargs or {}))
+        if name not in _ALIKE:
+            raise CollectiveRefused(f"it calls {name.strip('_')}, which ranks do not replay together")
+        given = {argument.name: value for argument, value in zip(func._schema.arguments, args, strict=False)}
+        given |= kwargs or {}
+        alike = _ALIKE[name]
+        shapes = [] if alike is None else [(t.dtype, tuple(t.shape)) for t in tensors_of(args[alike])]
+        roots = [value for argument, value in given.items() if argument.startswith("root")]
+        known = self._known(given[key])
+        if not self._ensemble.is_alike(known.group_name, known, f"{name} {shapes} {roots}"):
+            raise CollectiveRefused("the ranks call different collectives in it")
+        for tensor in (t for value in given.values() for t in tensors_of(value)):
+            if tensor.device.type != "cpu":
+                raise CollectiveRefused("it calls a collective on an accelerator")
+            self._keep(tensor)
+        if isinstance(given[key], str):
+            given[key] = self._ensemble.named(known.group_name, known)
+        else:
+            given[key] = self._ensemble.group(known.group_name, known.rank(), known.size()).boxed()
+        if "timeout" in given:
+            given["timeout"] = int(1000 * self._ensemble.seconds)
+        out = func(**given)
+        for one in out if isinstance(out, tuple) else (out,):
+            if isinstance(one, torch.ScriptObject):
+                # what hangs on a future runs here only if it is done
+                torch.distributed.Work.unbox(one).wait()
+        return out
+
+    def close(self) -> None:
+        """The ensemble outlives it."""
+
+    @staticmethod
+    def _known(given: Any) -> Any:
+        """The group of the program's that is called."""
+        is_named = isinstance(given, str)
+        return _registry()._resolve_process_group(given) if is_named else torch.distributed.ProcessGroup.unbox(given)
+
+
+def gloo_group(store: Any, rank: int, size: int, seconds: float) -> Any:
+    """A process group that no program knows."""
+    from torch import distributed
+
+    group: Any = distributed.ProcessGroup(store, rank, size)
+    kind = distributed.ProcessGroup.BackendType.GLOO
+    group._set_default_backend(kind)
+    backend = distributed.ProcessGroupGloo(store, rank, size, timeout=timedelta(seconds=seconds))
+    group._register_backend(torch.device("cpu"), kind, backend)
+    return group
 
 
 @contextmanager
@@ -128,15 +302,16 @@ def replayed_collectives(began: float, keep: Callable[[Tensor], None]) -> Genera
     if log is None:
         yield None
         return
-    log.here.replayed, log.shared = log.calls_since(began), False
-    outer, log.here.current = log.here.current, None
-    answers = ReplayedCollectives(log, keep)
+    together, outer = _together, log.here.current
+    log.here.replayed = log.calls_since(began)
+    log.here.is_together, log.here.current, log.shared = together is not None, None, False
+    answers = ReplayedCollectives(log, keep) if together is None else _JoinedCollectives(together, keep)
     try:
         with answers:
             yield log
     finally:
-        log.uncalled = len(log.here.replayed)
-        log.here.replayed, log.here.current = None, outer
+        log.uncalled = len(log.here.replayed) if together is None else 0
+        log.here.replayed, log.here.is_together, log.here.current = None, False, outer
         answers.close()
 
 

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.interposition.collective_calls import CallLog
     from whynan.replay.plan import ReplayPlan
+    from whynan.training.collective_replay import Ensemble
     from whynan.training.guard import Guard
 
 
@@ -441,7 +442,24 @@ def _taken(began: float) -> float:
 def _seconds(way: ReplayPlan) -> float:
     """How long a replay may take: the program has come from there to the step in a part of that."""
     taken = _taken(way.began)
-    return 2.0 + _TIMES_WHOLE * taken if way.is_whole else _AT_LEAST + _TIMES * taken
+    alone = 2.0 + _TIMES_WHOLE * taken if way.is_whole else _AT_LEAST + _TIMES * taken
+    together = _ensemble()
+    return alone if together is None else min(alone, together.seconds)
+
+
+def _ensemble() -> Ensemble | None:
+    """What ranks need that make the replay together; None of one that this process makes by itself."""
+    if not is_one_of_several():
+        return None
+    from whynan.training.collective_replay import active_ensemble
+
+    return active_ensemble()
+
+
+def _is_over_anywhere(*, here: bool) -> bool:
+    """Whether an edited program is to make no more steps, on this rank or on another that makes them too."""
+    together = _ensemble()
+    return here if together is None else together.agree(over=here)
 
 
 def _reset_guard(guard: Guard, losses: Losses, *, inside: bool) -> None:
@@ -504,6 +522,7 @@ class TrialSteps:
             self.stop_at(f"with it step {self._step(optimizer)} is bad: NaN or Inf in {' and '.join(what)}")
         self.used = time.process_time() - self._began
         self.over = self.over or self.steps > self.most or (self.steps > 0 and self.used > self._seconds)
+        self.over = _is_over_anywhere(here=self.over)
         if not self.over:
             # what writes without operators is put back too
             for tensor in (*parameters_of(optimizer), *(state for _, state in _states(optimizer))):
@@ -521,6 +540,7 @@ class TrialSteps:
         self.steps += 1
         self._made[id(optimizer)] += 1
         self.used = time.process_time() - self._began
+        self.over = _is_over_anywhere(here=self.over)
 
     def stop_at(self, bad: str) -> None:
         """Something is bad."""

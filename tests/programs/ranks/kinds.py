@@ -10,10 +10,10 @@ import time
 
 import torch
 import torch.distributed as dist
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, post_localSGD_hook, powerSGD_hook
 from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import PostLocalSGDOptimizer, ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
@@ -416,6 +416,40 @@ def mesh():
         loss = model(torch.randn(4, 8)).square().mean()
         if BAD and step == WHEN and rank == 1:
             loss = loss + root(loss).sqrt()  # born mesh
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def shards():
+    """Weights in parts, computed with in half precision."""
+    model = small()
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for layer in (model[0], model[2], model):
+        fully_shard(layer, mesh=init_device_mesh("cpu", (world,)), mp_policy=policy)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).float().square().mean()
+        if BAD and step == WHEN and rank == 1:
+            loss = loss + root(loss).sqrt()  # born shards
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        lines.append(loss.item().hex())
+
+
+def low_rank():
+    model = DistributedDataParallel(small())
+    state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=0.5)
+    model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    torch.manual_seed(rank)
+    for step in range(STEPS):
+        loss = model(torch.randn(4, 8)).square().mean()
+        if BAD and step == WHEN and rank == 1:
+            loss = loss + root(loss).sqrt()  # born low_rank
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -86,6 +86,44 @@ def test_what_a_rank_passes_on_is_told_of_the_rank_that_bore_it() -> None:
     assert sorted((t.sender, t.receivers) for t in one.transfers) == [(0, (1,)), (1, (2,))]
 
 
+def test_what_comes_back_to_the_rank_that_bore_it_is_no_birth_of_its_own() -> None:
+    there, back = ("0", 1, "all_gather"), ("0", 2, "scatter")
+    merged = merge_ranks(
+        {
+            0: RankReport(
+                bad(arrived("all_gather")),
+                "stopped",
+                sent=(Crossing(back, line(21)),),
+                received=(Crossing(there, line(30), 1),),
+            ),
+            1: RankReport(
+                bad(found(), arrived("scatter")),
+                "stopped",
+                sent=(Crossing(there, line(20)),),
+                received=(Crossing(back, line(31), 0),),
+            ),
+        },
+        2,
+    )
+    (one,) = merged.findings
+    assert (one.rank, one.birth) == (1, found().birth)
+    assert [(t.operation, t.sender, t.receivers) for t in one.transfers] == [("all_gather", 1, (0,))]
+
+
+def test_what_a_hook_reads_in_a_bucket_is_of_the_birth_of_that_step() -> None:
+    origin = Note.create("entered", sort=None, dtype=None, tensor=None, literal=False, since=None)
+    read = found(birth="entered", phase="accumulation", origin=origin, site=line(90))
+    merged = merge_ranks(
+        {0: RankReport(bad(found(), read), "stopped"), 1: RankReport(bad(read), "stopped")},
+        2,
+    )
+    (one,) = merged.findings
+    assert (one.rank, [(t.sender, t.receivers) for t in one.transfers]) == (0, [(0, (1,))])
+    # where nothing was born in that step, it is what is known
+    (alone,) = merge_ranks({0: RankReport(clean(), "stopped"), 1: RankReport(bad(read), "stopped")}, 2).findings
+    assert (alone.rank, alone.birth) == (1, "entered")
+
+
 def test_each_birth_is_told_as_sent_to_the_ranks_whose_own_part_was_good() -> None:
     ranks = {number: RankReport(bad(found(site=line(10 + number))), "stopped") for number in (0, 1)}
     ranks[2] = RankReport(clean(), "stopped", shares=True)

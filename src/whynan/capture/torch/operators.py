@@ -113,7 +113,7 @@ class Operator:
         self.leaves = base in TORCH.having("leaves") and not self.mutable
         self.workspaces = TORCH.numbers("workspace").get(base, ())
         # whether it may bring what another process or device has computed
-        self.exchanges = self.collective or base == "copy_"
+        self.exchanges = self.collective or (base == "copy_" and not self.foreach)
         self.random = torch.Tag.nondeterministic_seeded in tags
         self.computes_vectors = base in TORCH.having("vectors")
         self.composite = schema is not None and _is_composite(schema)

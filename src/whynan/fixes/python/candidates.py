@@ -518,7 +518,8 @@ def _line(spot: Spot, root: Root, chain: Sequence[Definition]) -> int:
     made = {d.name: d for d in chain}
     loads = [n for piece in pieces for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)]
     loads += [n.target for n in pieces if isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name)]
-    outer = [n for n in loads if not (n.id in made and reaching.definitions_at(n) <= frozenset(chain))]
+    own = {n for piece in pieces for n in _own_targets(piece)}
+    outer = [n for n in loads if n not in own and not (n.id in made and reaching.definitions_at(n) <= frozenset(chain))]
     if any(_is_redefined(place, n, chain) for n in outer):
         raise UnwritableError("what it reads is never all there at one statement")
     # the earliest: a visit learns what the calls behind it give
@@ -526,6 +527,15 @@ def _line(spot: Spot, root: Root, chain: Sequence[Definition]) -> int:
         if all(reaching.definitions_before(statement, n.id) == reaching.definitions_at(n) for n in outer):
             return statement.lineno
     raise UnwritableError("what it reads is never all there at one statement")
+
+
+def _own_targets(piece: Root) -> Iterator[ast.Name]:
+    """The names in a piece that a comprehension in it gives their values."""
+    for node in ast.walk(piece):
+        if isinstance(node, (ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)):
+            targets = (n for each in node.generators for n in ast.walk(each.target))
+            bound = {n.id for n in targets if isinstance(n, ast.Name)}
+            yield from (n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id in bound)
 
 
 def _is_redefined(place: Place, name: ast.Name, chain: Sequence[Definition]) -> bool:

@@ -122,6 +122,8 @@ class Channel:
         """Whether this rank waits for what another says before a step; None where ranks do not meet."""
         self.is_alarmed = False
         """Whether a rank has found what stops the run; kept by the thread, so that a step asks no one."""
+        self.is_rehearsing = False
+        """Whether others wait for what this rank says in a rehearsal: it gives signs of life of its own."""
         self._store = store
         self._is_suspected = False
         self._own_suspicions = 0
@@ -172,6 +174,14 @@ class Channel:
         finally:
             self._busy = self.is_alarmed
             self._suspect(-1)
+
+    def beats_of(self, rank: int) -> int:
+        """The signs of life of a rank that rehearses."""
+        return self._ask("add", f"beats/{rank}", 0)
+
+    def are_all_suspicious(self) -> bool:
+        """Whether every rank looks into a bad step of its own."""
+        return not self.is_alarmed and self._ask("add", "signal", 0) % _ALARM >= self.rank.world
 
     def take_over(self) -> bool:
         """Make the report of this rank from here on; whether nobody else has begun to."""
@@ -239,6 +249,8 @@ class Channel:
         with self._heart:
             if not self._order:
                 self._ask("add", "beats", 1)
+                if self.is_rehearsing:
+                    self._ask("add", f"beats/{self.rank.number}", 1)
 
     # -- reports ---------------------------------------------------------------------------------------------------
 

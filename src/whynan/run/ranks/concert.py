@@ -12,6 +12,7 @@ from whynan.run.pipeline import with_note
 from whynan.run.ranks.channel import Channel, StoreError, leave, open_channel
 from whynan.run.ranks.meeting import Meeting
 from whynan.run.ranks.merging import Crossing, RankReport, merge_ranks
+from whynan.run.ranks.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -58,6 +59,8 @@ class Concert:
         self._stops = options.on_nonfinite in ("stop", "raise")
         self._meeting = Meeting(channel, channel.connect) if options.on_nonfinite == "skip" else None
         self._calls = begin_log((options.memory or _BUDGET) if self._stops else 0, self._fail)
+        self.rehearsal = Rehearsal(channel) if self._stops else None
+        """In which fixes are proved, if all ranks come to the bad step."""
         self._blocked = False
         self.skipped = 0
         """How many steps were left out here for what is bad on another rank."""

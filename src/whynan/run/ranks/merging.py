@@ -167,8 +167,8 @@ class _Arrivals:
     def resolve(self, found: Iterable[tuple[int, Finding]]) -> list[tuple[int, Finding]]:
         """The births, each with the ranks that it was sent to; an arrival stays where no sender is known."""
         known = list(found)
-        self._births = [(n, f) for n, f in known if arrival_of(f) is None]
-        self._arrived = [(n, f) for n, f in known if arrival_of(f) is not None]
+        self._births = [(n, f) for n, f in known if arrival_of(f) is None and not _is_in_bucket(f)]
+        self._arrived = [(n, f) for n, f in known if arrival_of(f) is not None or _is_in_bucket(f)]
         transfers: dict[int, list[Transfer]] = {}
         left: list[tuple[int, Finding]] = []
         for number, finding in self._arrived:
@@ -178,11 +178,17 @@ class _Arrivals:
             sources = [(n, f) for n in sent for f in self._births_behind(n, finding, {number})]
             if not sent:
                 # by what torch itself calls, as DistributedDataParallel does, or in a replay
-                made = {n: (n, f) for n, f in reversed(self._births) if n != number and f.step == finding.step}
+                born = [(n, f) for n, f in reversed(self._births) if f.step == finding.step]
+                made = {n: (n, f) for n, f in born if n != number or _is_in_bucket(finding)}
                 sources = [made[n] for n in sorted(made)]
-            if not sources:
+            if not sources and arrival_of(finding) is None:
+                left.append((number, finding))
+            elif not sources:
                 left.append((number, self._unsent(number, finding, crossing, [*sent])))
             for sender, birth in sources:
+                if any(n == number and f is birth for n, f in self._births):
+                    # it has come back
+                    continue
                 told = transfers.setdefault(id(birth), [])
                 _add(told, _transfer(finding, crossing, sender, sent.get(sender), number))
         told = [(n, f.model_copy(update={"transfers": tuple(transfers.get(id(f), ()))})) for n, f in self._births]
@@ -193,11 +199,13 @@ class _Arrivals:
         own = [f for n, f in self._births if n == sender]
         if own:
             return [next((f for f in own if f.step == arrived.step), own[0])]
+        if sender in passed:
+            return []
         further: dict[int, Finding] = {}
         for number, finding in self._arrived:
             crossing = self._crossing(number, finding) if number == sender else None
             for n, _ in () if crossing is None else self._senders.get(crossing.key, ()):
-                if n not in passed | {sender}:
+                if n != sender:
                     found = self._births_behind(n, finding, passed | {sender})
                     further |= {id(f): f for f in found}
         if not further:
@@ -270,6 +278,11 @@ def arrival_of(finding: Finding) -> str | None:
         return None
     since = origin.values.get("since")
     return str(since.values["operation"]) if isinstance(since, Note) and since.kind == "left_by_processes" else None
+
+
+def _is_in_bucket(finding: Finding) -> bool:
+    """Whether a bad number was first seen where a hook reads a bucket: torch has written gradients there unseen."""
+    return finding.birth == "entered" and finding.phase == "accumulation" and arrival_of(finding) is None
 
 
 def _same(call: str, operation: str | None) -> bool:

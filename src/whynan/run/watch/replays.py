@@ -32,6 +32,7 @@ from whynan.run.proof.proving import (
     with_surroundings,
 )
 from whynan.run.region import Region, refuses_another
+from whynan.run.watch.joint_proof import JointProof, Step
 from whynan.verify.in_place.edited_tail import edit_tail, lines_after
 from whynan.verify.in_place.swap import is_same_file, swap_code
 from whynan.verify.in_place.visits import record_visits
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from whynan.run.proof.arguments import Heard
     from whynan.run.proof.proving import Audience, Keep, Progress
     from whynan.run.suppressions import Baseline
+    from whynan.run.watch.joint_proof import Lockstep
     from whynan.traces.writer import TraceWriter
     from whynan.training.course import Course
     from whynan.training.guard import Guard
@@ -402,6 +404,12 @@ class Replays:
         """Whether this rank's part of the bad step is good: what is bad has come from another."""
         self.audience: Audience | None = None
         """Whoever waits for a proof."""
+        self.ranks: Lockstep | None = None
+        """The other ranks, where they can be reached."""
+        self._joint: tuple[ReplayPlan, bool] | None = None
+        """The way on which this rank has come to the bad step again, and whether what was compiled ran as written."""
+        self._refused: tuple[ReplayPlan, bool] | None = None
+        """The first way on which it has not."""
         self._options = options
         self.command = command
         self._guard = guard
@@ -423,8 +431,41 @@ class Replays:
 
         `explained` is given the report before its fixes are proved.
         """
+        found = self._explained(fault, explained)
+        ranks = self.ranks
+        joint = self._joint or (self._refused if isinstance(found, tuple) else None)
+        if joint is None or not self._options.prove:
+            if ranks is not None:
+                ranks.leave()
+            return found
+        way, eager = joint
+        again = self._make_rerunner(way, fault, eager=eager)
+        explain = (
+            None if self._joint is not None else functools.partial(self._explained_together, fault, way, eager=eager)
+        )
+        report = None if isinstance(found, tuple) else found
+        proof = JointProof(again, None if self._options.redact else ranks, explain)
+        step = Step(fault.step, way.where)
+        proved = proof.prove(report, step, keep=self._keep(), progress=self._progress())
+        return found if proved is None else proved
+
+    def _explained_together(self, fault: Fault, way: ReplayPlan, *, eager: bool) -> tuple[bool, Report | None]:
+        """Whether a replay that all ranks make is faithful, and the report of it, where something was born in it."""
+        from whynan.training.replay import replay
+
+        region = self.region()
+        outcome = replay(way, self._guard, fault, functools.partial(self._looked, region, fault, way), eager=eager)
+        if not _is_faithful(way, outcome, fault):
+            return False, None
+        if not region.report.findings:
+            return True, None
+        replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
+        return True, _replayed(with_surroundings(region.report, region.trace), replay_, _spoilt(fault))
+
+    def _explained(self, fault: Fault, explained: Callable[[Report], None]) -> Report | tuple[Note, ...] | None:
         from whynan.replay.plan import replay_plans
 
+        self._joint, self._refused = None, None
         self._starts = self._ways_from_start()
         refused = [Note.create("gone_on")] if fault.lag else []
         if refuses_another():
@@ -447,6 +488,7 @@ class Replays:
             elif outcome.shared and outcome.judged.is_good and outcome.judged.is_part_of(fault.judged):
                 # what is bad is another rank's
                 self.is_share_good = True
+                self._joint = way, eager
                 return (_bad(fault), Note.create("share_good"))
             elif not _is_faithful(way, outcome, fault):
                 why = "other losses or gradients than in the step itself"
@@ -469,6 +511,7 @@ class Replays:
                 explained(report)
                 return self._proved(report, way, fault, eager=eager, keep=self._keep())
             if why:
+                self._refused = self._refused or (way, eager)
                 refused.append(Note.create("no_replay", way=way.where, eager=eager, why=why))
         hint = Note.create("start_step_advice", step=fault.step)
         if fault.beside:
@@ -626,7 +669,8 @@ class Replays:
         if self._options.attribute:
             report = again.attribute(report, self._marks.batches_before())
         if self._options.prove and is_one_of_several():
-            return prove_fixes(report, NoRerun(TOGETHER))
+            self._joint = way, eager
+            return report
         if not self._options.prove:
             return prove_fixes(report, NoRerun(NOT_ASKED))
         if _comes_in(report) and not way.is_whole:

@@ -14,7 +14,7 @@ from whynan.records import Coverage, ExitStatus, Note, Report, Run
 from whynan.rules.catalogue import readings
 from whynan.run.output.delivery import Display
 from whynan.run.pipeline import build_report, fold_report, merge_reports
-from whynan.run.proof.proving import is_interrupted
+from whynan.run.proof.proving import INTERRUPTED, NoRerun, is_interrupted, prove_fixes
 from whynan.run.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.run.versions import versions
 from whynan.run.watch.evaluations import EvaluationWatch
@@ -79,6 +79,8 @@ class Training:
         self._beneath: list[Report] = []
         """What was found wrong in steps that nothing bad was in."""
         self.report: Report | None = None
+        self._unproved: tuple[Report, Fault] | None = None
+        """What is known of a bad step while its fixes are being proved."""
         self._ended = ended
         self.suspicion: Callable[[], AbstractContextManager[None]] = nullcontext
         """Around what looks into a bad step: the other ranks of a run hold theirs meanwhile."""
@@ -175,6 +177,10 @@ class Training:
 
     def report_after_trace(self, traced: Report) -> Report:
         """The report of a run whose first steps were traced: that of its bad step, if there was one."""
+        if self.report is None and self._unproved is not None:
+            # the process is ended in the midst of the proof
+            report, fault = self._unproved
+            self.report = self._public(self._with_history(prove_fixes(report, NoRerun(INTERRUPTED)), fault))
         pieces = [*self._beneath, *([] if self.beside is None else self.beside.pieces())]
         if self.report is not None:
             return self._with_silent(merge_reports(self._step_report(), traced, *pieces))
@@ -279,8 +285,15 @@ class Training:
         self._aside()
         # of what is looked at in advance nobody is told before it counts
         ahead = fault.ahead or self.guard.here.probes is not None
+
+        def explained(report: Report) -> None:
+            self._unproved = report, fault
+            if not ahead:
+                self.announce(report)
+
         with self.suspicion():
-            found = self.replays.explain_fault(fault, lambda report: None if ahead else self.announce(report))
+            found = self.replays.explain_fault(fault, explained)
+        self._unproved = None
         if isinstance(found, tuple):
             found = self._new_report("inconclusive", found)
         return None if found is None else self._with_history(found, fault)

@@ -89,6 +89,8 @@ class CollectiveCalls(threading.local):
     def __init__(self) -> None:
         self.current: Call | None = None
         self.replayed: deque[Call] | None = None
+        self.is_together = False
+        """Whether all ranks make this replay, so that each call is made and none is answered."""
 
 
 class CallLog:
@@ -158,6 +160,14 @@ class CallLog:
         """So many more of the calls since a mark were made ahead of where a replay begins, as in an optimizer's end."""
         self._ahead[began] = self._ahead.get(began, 0) + calls
 
+    def counts(self) -> dict[str, int]:
+        """How many calls there were in each group; of those from one rank to another, on either side of them.
+
+        Where all ranks of each group have the same, no call is under way.
+        """
+        with self._lock:
+            return {group: number for (group, _), number in self._counts.items()}
+
     def note_sent(self, call: Call | None, operation: str, site: Site | None) -> None:
         """A bad number was put into a call, or into a collective of torch's own."""
         _add(self.sent, ("", 0, operation) if call is None else call.key, site)
@@ -220,6 +230,8 @@ class CallLog:
         return new_group
 
     def _begin(self, name: str, args: Any, kwargs: Any) -> Call | None:
+        if self.here.is_together:
+            return self._known(name)
         if self.here.replayed is not None:
             return self._next(name)
         if not distributed.is_initialized():
@@ -241,6 +253,13 @@ class CallLog:
                 self._forget(self._calls[0])
             self._calls.append(call)
         return call
+
+    def _known(self, name: str) -> Call | None:
+        """In a replay that makes its calls: the one of the program's that this is, as far as they are the same."""
+        waiting = self.here.replayed
+        if waiting and waiting[0].operation != name:
+            waiting.clear()
+        return waiting.popleft() if waiting else None
 
     def _next(self, name: str) -> Call:
         """In a replay: the call that the program has made here."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.capture.torch.interposition.wrappers import DOORS
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.shadow_memory import strided
 from whynan.source.ownership import Owner, owner_of
@@ -107,8 +106,8 @@ class CollectiveLog:
         # of the program's own it cannot be told from one of its data
         if not own:
             return False
-        caller: FrameType | None = sys._getframe(4)
-        while caller is not None and caller.f_code in DOORS:
+        caller: FrameType | None = sys._getframe(1)
+        while caller is not None and owner_of(caller.f_code.co_filename) is Owner.WHYNAN:
             caller = caller.f_back
         return caller is not None and owner_of(caller.f_code.co_filename) is Owner.TORCH
 

@@ -1,0 +1,256 @@
+"""The proof of fixes on several ranks: all of them replay the step together, first as it was, then with each edit.
+
+Which edit that is each rank works out anew, from the finding and its own source: nothing that another rank has said
+is run.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from whynan.capture.ranks import TOGETHER
+from whynan.records import Finding, Fix, FixVerdict
+from whynan.run.proof.proving import EditedRun, Rerunner, prove_fixes
+from whynan.source.positions import file_of_site
+from whynan.source.text import file_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from whynan.capture.ranks import Rank
+    from whynan.records import Report
+    from whynan.run.proof.arguments import Heard
+    from whynan.run.proof.proving import Keep, Progress
+    from whynan.verify.in_place.live_objects import Meanwhile
+    from whynan.verify.in_place.swap import SwappedTexts
+    from whynan.verify.in_place.visits import Visits
+
+_NOT_ALIKE = "not all ranks come to the same edit by themselves"
+
+
+class Way(Rerunner, Protocol):
+    """The way on which one rank comes to its bad step again; see ``whynan.run.watch.replays:ReplayRerunner``."""
+
+    def unheard(self) -> AbstractContextManager[object]:
+        """What is differentiated in here is none of the program's losses."""
+        ...
+
+    def unfaithful(self) -> str | None:
+        """Why it does not lead to the same step; None where it does."""
+        ...
+
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> EditedRun | str:
+        """The report of a replay with an edit; or why there is none."""
+        ...
+
+
+class Step(NamedTuple):
+    """A bad step: its number, and where what leads to it begins; both are the same on all ranks that replay it."""
+
+    number: int
+    where: str
+
+
+class Lockstep(Protocol):
+    """What ranks do at the same time; see ``whynan.run.ranks.rehearsal``."""
+
+    rank: Rank
+
+    def gather(self) -> bool:
+        """Whether all ranks look into a bad step now."""
+        ...
+
+    def exchange(self, value: object) -> list[Any]:
+        """What each rank says in this round; nothing where one does not."""
+        ...
+
+    def together(self) -> AbstractContextManager[None]:
+        """Replays in here are made by all ranks."""
+        ...
+
+    def leave(self) -> None:
+        """Take no further part."""
+        ...
+
+
+class JointRerunner:
+    """The way of one rank, and with it the other ranks': an edit is tried on all of them, if they take part."""
+
+    def __init__(self, way: Way, ranks: Lockstep | None) -> None:
+        self._way = way
+        self._ranks = ranks
+
+    def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
+        """The visits of this rank: what it read is not another's."""
+        return TOGETHER if edited is not None else self._way.visits(path, text, line)
+
+    def hear(self, objects: Heard) -> Heard | str:
+        """What hears of the objects of this rank."""
+        del objects
+        return TOGETHER
+
+    def course(self, path: str = "", before: str = "", after: str = "") -> str:
+        """No training is run again from its start."""
+        del path, before, after
+        return TOGETHER
+
+    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> EditedRun | str:
+        """The report of this rank of a replay with an edit, and what speaks against it on another; or why none."""
+        from whynan.fixes.python import patch
+
+        if self._ranks is None or live is not None:
+            return TOGETHER
+        if not self._ranks.exchange({"path": path, "patch": patch(file_of_site(path), before, after)}):
+            return TOGETHER
+        able = self._ranks.exchange(value=True)
+        if not able or not all(able):
+            return _NOT_ALIKE if able else TOGETHER
+        ran, said = _try_together(self._ranks, self._way, (path, before, after))
+        if isinstance(ran, str) or not said:
+            return ran if isinstance(ran, str) else TOGETHER
+        for number, one in enumerate(said):
+            if one["why"] is not None:
+                return f"on rank {number}, {one['why']}"
+        others = [(number, one) for number, one in enumerate(said) if number != self._ranks.rank.number]
+        bad = next((f"with it rank {n} ends with a bad number" for n, one in others if one["bad"]), None)
+        bad = bad or next((f"{one['later']} on rank {n}" for n, one in others if one["later"] is not None), None)
+        moved = next((f"{one['moved']} on rank {n}" for n, one in others if one["moved"] is not None), None)
+        return replace(ran, moved=ran.moved or moved, bad=ran.bad or bad)
+
+
+class JointProof:
+    """The proof of one rank's fixes by the way on which it comes to its bad step; `ranks`: None where it is alone.
+
+    `explain`: what looks at a replay for a rank that could make none by itself; whether that was faithful.
+    """
+
+    def __init__(
+        self,
+        way: Way,
+        ranks: Lockstep | None,
+        explain: Callable[[], tuple[bool, Report | None]] | None = None,
+    ) -> None:
+        self._way = way
+        self._ranks = ranks
+        self._explain = explain
+        self._report: Report | None = None
+
+    def prove(
+        self, report: Report | None, step: Step, *, keep: Keep | None = None, progress: Progress | None = None
+    ) -> Report | None:
+        """A report with its fixes, tried on all ranks if all of them can replay the step together.
+
+        Without a report this rank makes the replays by which others prove theirs.
+        """
+        self._report = report
+        with self._way.unheard():
+            try:
+                said = self._gathered(step)
+                report = self._report
+                known: set[object] = set()
+                proved: Report | None = None
+                for number, document in enumerate(said):
+                    led = _findings_of(document)
+                    keys = {(finding.rule, finding.site) for finding in led}
+                    # equal findings are told once, of the first rank
+                    if self._ranks is None or keys <= known:
+                        continue
+                    known |= keys
+                    if number != self._ranks.rank.number:
+                        _follow(self._ranks, number, led, self._way)
+                    elif report is not None:
+                        proved = prove_fixes(
+                            report, JointRerunner(self._way, self._ranks), keep=keep, progress=progress
+                        )
+                        self._ranks.exchange(None)
+            except BaseException:
+                if self._ranks is not None:
+                    self._ranks.leave()
+                raise
+            if proved is not None or report is None:
+                return proved
+            return prove_fixes(report, JointRerunner(self._way, None), keep=keep, progress=progress)
+
+    def _gathered(self, step: Step) -> list[Any]:
+        """The report of each rank, if all of them come to the same step again, together and without an edit."""
+        from whynan.capture.torch.interposition.collective_calls import active_log
+
+        ranks, log = self._ranks, active_log()
+        if ranks is None or log is None:
+            return []
+        own = [step.number, step.where]
+        said = ranks.exchange({"step": own, "calls": log.counts()}) if ranks.gather() else []
+        faithful: list[Any] = []
+        if said and all(one["step"] == own for one in said) and is_quiet([one["calls"] for one in said]):
+            with ranks.together():
+                if self._explain is None:
+                    is_faithful = self._way.unfaithful() is None
+                else:
+                    is_faithful, self._report = self._explain()
+            faithful = ranks.exchange(is_faithful)
+        if not faithful or not all(faithful):
+            ranks.leave()
+            self._report = None if self._explain is not None else self._report
+            return []
+        return ranks.exchange(None if self._report is None else self._report.to_json(indent=None))
+
+
+def is_quiet(counts: list[dict[str, int]]) -> bool:
+    """Whether the ranks of each group have made the same calls in it: none of them is under way."""
+    made: dict[str, set[int]] = {}
+    for one in counts:
+        for group, number in one.items():
+            made.setdefault(group, set()).add(number)
+    return all(len(numbers) == 1 for numbers in made.values())
+
+
+def _findings_of(document: str | None) -> list[Finding]:
+    from whynan.records import Report
+
+    if document is None:
+        return []
+    report = Report.from_json(document)
+    return [finding for finding in (*report.findings, *report.damaging) if finding.birth != "entered"]
+
+
+def _follow(ranks: Lockstep, leader: int, led: list[Finding], way: Way) -> None:
+    """Make the replays that another rank proves its fixes by, until it has done so."""
+    while said := ranks.exchange(None):
+        if said[leader] is None:
+            return
+        edit = edit_of(said[leader], led)
+        able = ranks.exchange(edit is not None)
+        if able and all(able) and edit is not None:
+            _try_together(ranks, way, edit)
+
+
+def edit_of(wanted: dict[str, Any], led: list[Finding]) -> tuple[str, str, str] | None:
+    """The edit that another rank tries, as this one makes it; None where it makes no such one."""
+    from whynan.run.fix.apply import regenerate_text
+
+    fix = Fix(title="", kind="source", patch=wanted["patch"], verdict=FixVerdict(status="unverified", why=""))
+    for finding in led:
+        file = None if finding.site is None else finding.site.file
+        text = None if file is None else file_text(file)
+        if file is None or text is None or file_of_site(os.path.abspath(file)) != file_of_site(wanted["path"]):
+            continue
+        made = regenerate_text(file, text, finding, fix)
+        if isinstance(made, str):
+            return os.path.abspath(file), text, made
+    return None
+
+
+def _try_together(
+    ranks: Lockstep, way: Way, edit: tuple[str, str, str]
+) -> tuple[EditedRun | str, list[dict[str, Any]]]:
+    """One edit on all ranks: what it comes to here, and on each."""
+    with ranks.together():
+        ran = way.trial(*edit)
+    own: dict[str, Any] = {"why": ran, "bad": False, "moved": None, "later": None}
+    if not isinstance(ran, str):
+        is_bad = bool(ran.report.findings) or ran.report.verdict in ("nonfinite", "inconclusive")
+        own = {"why": None, "bad": is_bad, "moved": ran.moved, "later": ran.bad}
+    return ran, ranks.exchange(own)
