@@ -175,3 +175,24 @@ def test_the_angle_of_a_flat_box_is_a_right_one(loaded: Callable[[str], ModuleTy
     loaded(edited).target(width, height)
     assert height.grad is not None
     assert torch.allclose(height.grad, (-width / (width**2 + height**2)).detach())
+
+
+WEIGHTED = """import torch
+
+
+def target(x, weights):
+    total = sum(weights)
+    loss = sum(w * (one - 1) ** 2 for one, w in zip(x, weights)) / total
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.proof
+def test_what_a_comprehension_names_by_itself_need_not_be_known_ahead_of_its_statement(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    report = whynan.explain(loaded(WEIGHTED).target, torch.ones(2, requires_grad=True), [0.0, 0.0], rerun=True)
+    fix = report.findings[0].fixes[0]
+    assert fix.verdict.status == "guarded"
+    assert "/ (1 if total == 0 else total)" in (fix.patch or "")
