@@ -50,6 +50,12 @@ def is_divisor(term: Term) -> bool:
     return exponent is not None and exponent.name == "number" and exponent.value == -1
 
 
+def _divisor(factor: float) -> float:
+    """The number that a factor is the reciprocal of, in as few digits as have it."""
+    short = float(f"{1 / factor:.15g}")
+    return short if 1 / short == factor else 1 / factor
+
+
 class Reader(Protocol):
     """What a matcher asks of the terms of a function or a graph."""
 
@@ -271,7 +277,7 @@ class Matcher:
             if variable.name == "variable" and given_number not in (0, 1, -1) and wanted_number == 1:
                 # the divisor is a number, and has become the product's own
                 others = [w for w in wanted if w is not divisor]
-                for matched in self._bind(variable.text, number(1 / given_number), found):
+                for matched in self._bind(variable.text, number(_divisor(given_number)), found):
                     yield from self._factors(1.0, others, 1.0, given, matched, whole=whole)
 
     def _remove_bound(

@@ -220,7 +220,7 @@ def replay(
             # it is another object, which the program has made anew
             tries = steps[optimizer] + 1
             came_as_far = tries == fault.step and max([tries, *steps.values()]) == max(guard.steps, fault.step)
-            if came_as_far and type(optimizer) is type(fault.optimizer):
+            if came_as_far and _moves_alike(optimizer, fault.optimizer):
                 if onward is None:
                     arrive(optimizer)
                 else:
@@ -376,6 +376,12 @@ def replay(
     if exchanged is None:
         return ReplayOutcome(reached[0], why, log=log, began_bad=began_bad)
     return ReplayOutcome(reached[0], why, shared=exchanged.shared, log=log, uncalled=exchanged.uncalled)
+
+
+def _moves_alike(optimizer: Any, known: Any) -> bool:
+    """Whether an optimizer may be another one made anew: both are of one kind, and so are their parameters."""
+    shapes, theirs = ([p.shape for p in parameters_of(each)] for each in (optimizer, known))
+    return type(optimizer) is type(known) and shapes == theirs
 
 
 def _have_same_weights(made: Iterable[Any], known: Iterable[Any]) -> bool:

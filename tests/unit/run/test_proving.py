@@ -664,3 +664,95 @@ def test_what_the_first_birth_hides_in_another_function_is_mended_with_it(loaded
     assert fix.verdict.status == "guarded"
     assert [further.rule for further in fix.further] == ["WN115"]
     assert check(report) >= 1
+
+
+PLAYERS = """import torch
+
+torch.manual_seed(0)
+judge = torch.nn.Linear(2, 1)
+maker = torch.nn.Linear(3, 2)
+slow = torch.optim.SGD(judge.parameters(), lr=0.01)
+fast = torch.optim.SGD(maker.parameters(), lr=0.01)
+for turn in range(4):
+    made = maker(torch.randn(8, 3))
+    right = torch.sigmoid(judge(torch.randn(8, 2) + 1))
+    wrong = torch.sigmoid(judge(made.detach() * (900 if turn == 3 else 1)))
+    loss = -(torch.log(right + 1e-6) + torch.log(1 - wrong)).mean()
+    slow.zero_grad()
+    loss.backward()
+    slow.step()
+    fooled = torch.sigmoid(judge(made * (900 if turn == 2 else 1)))
+    gain = torch.log(1 - fooled).mean()
+    fast.zero_grad()
+    gain.backward()
+    fast.step()
+    print(turn)
+"""
+
+
+@pytest.mark.process
+@pytest.mark.proof
+def test_what_a_first_edit_leaves_to_another_optimizers_later_step_is_mended_with_it(tmp_path: Path) -> None:
+    """The graph of what both players read is gone by the bad step: the program is run again from its start."""
+    report, printed = run(tmp_path, PLAYERS)
+    assert len(printed.split()) >= 2
+    finding = report["findings"][0]
+    assert "fooled" in finding["site"]["code"]
+    assert report["run"]["replay"]["faithful"]
+    best = finding["fixes"][0]
+    assert best["verdict"]["status"] == "verified", best["verdict"]
+    assert [further["site"]["code"] for further in best["further"]] == ["torch.log(1 - wrong)"]
+    (tmp_path / "fix.patch").write_text(best["patch"])
+    subprocess.run(["git", "apply", "fix.patch"], cwd=tmp_path, check=True)
+    mended, _ = run(tmp_path, (tmp_path / "train.py").read_text())
+    assert mended["verdict"] == "clean"
+
+
+DIVERGENCE = """import torch
+
+torch.manual_seed(0)
+gate = torch.nn.Sequential(torch.nn.Linear(6, 6), torch.nn.Sigmoid())
+optimizer = torch.optim.SGD(gate.parameters(), lr=0.05)
+x = torch.randn(8, 6) * torch.tensor([1000.0] + [1.0] * 7)[:, None]
+for turn in range(2):
+    p = gate(x)
+    loss = (p * torch.log(p / 0.1) + (1 - p) * torch.log((1 - p) / 0.9)).sum(1).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.proof
+def test_what_an_edit_leaves_in_its_own_line_of_a_training_is_mended_with_it(tmp_path: Path) -> None:
+    report, _ = run(tmp_path, DIVERGENCE)
+    guarded = [fix for fix in report["findings"][0]["fixes"] if fix["verdict"]["status"] == "guarded"]
+    assert guarded
+    assert all(len(fix["further"]) == 1 for fix in guarded)
+    assert any("/ 0.9)" in fix["patch"].partition("\n+")[2] for fix in guarded)
+
+
+COOLING = """import torch
+
+torch.manual_seed(0)
+scores = torch.nn.Linear(4, 3)
+optimizer = torch.optim.SGD(scores.parameters(), lr=0.1)
+x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))
+for turn in range(4):
+    temperature = 1.0 - turn / 3
+    loss = torch.nn.functional.cross_entropy(scores(x) / temperature, y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.process
+@pytest.mark.proof
+def test_a_number_that_a_formula_computes_of_others_varies_where_nothing_is_healthy(tmp_path: Path) -> None:
+    report, _ = run(tmp_path, COOLING)
+    best = report["findings"][0]["fixes"][0]
+    assert best["verdict"]["status"] == "guarded", best["verdict"]
+    assert best["verdict"]["healthy_elements"] > 0
+    assert "(0.001 if temperature == 0 else temperature)" in best["patch"]

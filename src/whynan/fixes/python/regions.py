@@ -282,7 +282,9 @@ def _outputs(old: _Version, new: _Version) -> list[str]:
             *_mutated_names(new.region),
         ]
     )
-    outputs = [name for name in changed if _is_read_after(old, name) or _is_read_after(new, name)]
+    # another module can read no name that an edit makes up
+    known = [name for name in changed if not isinstance(old.function, ast.Module) or name in old.place.names]
+    outputs = [name for name in known if _is_read_after(old, name) or _is_read_after(new, name)]
     both = {*_assigned_names(old.region), *_mutated_names(old.region)} & {
         *_assigned_names(new.region),
         *_mutated_names(new.region),

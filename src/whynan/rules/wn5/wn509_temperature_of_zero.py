@@ -102,6 +102,7 @@ RULE = Rule(
     match,
     fixes=(
         guard("a temperature of 1 where it is 0", "softmax(x / t, d)", "softmax(x / where(t == 0, 1, t), d)"),
+        guard("a temperature of 1e-3 where it is 0", "a / b", "a / where(b == 0, 1e-3, b)", temperature="b"),
         setting("a temperature of at least 1e-3, and argmax in place of 0"),
     ),
 )

@@ -52,6 +52,16 @@ def judge_candidate(candidate: Candidate, visits: Visits, *, rounded: Collection
     ``rounded`` are the functions that what its finding is of came through, whose results are as a rule not exact
     where they are 0 or 1; a guard cannot be told to be right by what they gave.
     """
+    verdict = _judged(candidate, visits, rounded)
+    if verdict.status == "unverified" and verdict.forward_finite and verdict.healthy_elements is None:
+        # nothing healthy is known with a number that is computed of others, which do not vary
+        pair = _with_free_numbers(candidate.original, candidate.repaired, visits)
+        if pair is not None:
+            return _judged(replace(candidate, original=pair[0], repaired=pair[1]), visits, rounded)
+    return verdict
+
+
+def _judged(candidate: Candidate, visits: Visits, rounded: Collection[str]) -> FixVerdict:
     from whynan.verify.verdict import judge
 
     tried = _trial_of(candidate, visits)
@@ -65,6 +75,31 @@ def judge_candidate(candidate: Candidate, visits: Visits, *, rounded: Collection
         apart = _trial_of(replace(candidate, original=original, repaired=repaired), visits)
         tried = tried if isinstance(apart, str) else apart
     return judge(tried.before, tried.after, given, kind=candidate.kind, rounded=is_rounded, widens=candidate.widens)
+
+
+def _with_free_numbers(original: Formula, repaired: Formula, visits: Visits) -> tuple[Formula, Formula] | None:
+    """Two formulas that read the numbers which both begin by computing; None where there are none."""
+    bodies = [ast.parse(textwrap.dedent(formula.body)).body for formula in (original, repaired)]
+    there = [visit.values for visit in visits.visits if visit.line == original.line]
+    names: dict[int, str] = {}
+    for number, (one, other) in enumerate(zip(*bodies, strict=False)):
+        match one:
+            case ast.Assign(targets=[ast.Name(id=name)]) if ast.dump(one) == ast.dump(other):
+                if there and all(isinstance(values.get(name), float) for values in there):
+                    names[number] = name
+            case ast.FunctionDef():
+                pass
+            case _:
+                break
+    if not names:
+        return None
+    read = (*dict.fromkeys(names.values()),)
+    made = [ast.Module([s for n, s in enumerate(body) if n not in names], []) for body in bodies]
+    first, second = (
+        replace(one, inputs=(*one.inputs, *read), parameters=(*one.parameters, *read), body=ast.unparse(tree))
+        for one, tree in zip((original, repaired), made, strict=True)
+    )
+    return first, second
 
 
 def _each(formula: Formula) -> tuple[Formula, str | None]:

@@ -703,14 +703,15 @@ class _Proving:
             return []
         found: list[RankedCandidate] = []
         for second in candidates(first.edited, left, wanted, library=first.library):
+            if any(known.verdict.status == "verified" for known in found):
+                break
             if isinstance(second, Declined):
                 continue
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
             kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
             apart = self._judge_separately(source, second, left)
-            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
-            if apart is None and isinstance(pair, Declined):
-                # it stands elsewhere, and what came there was bad before the first edit
+            if apart is None and one.verdict.status in APPLICABLE:
+                # what came there was bad before the first edit, or came there in no step
                 there = replace(source, text=first.edited, loaded=source.before)
                 apart = self._judged(left, there, _in(there, second)).verdict
             if apart is not None and apart.status in APPLICABLE:
@@ -719,6 +720,7 @@ class _Proving:
                 given = (*one.verdict.stand_ins, *apart.stand_ins) if worst.status == "guarded" else ()
                 found.append(RankedCandidate(whole, worst.model_copy(update={"stand_ins": given})))
                 continue
+            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
             if not isinstance(pair, Declined):
                 whole = replace(second, title=title, kind=kind, path=source.path, original=pair[0], repaired=pair[1])
                 found.append(self._judged(finding, source, whole))

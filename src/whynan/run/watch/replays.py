@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import itertools
 import math
 import mmap
 import threading
@@ -154,12 +155,14 @@ class ReplayRerunner:
                 way = _relocated(way, path, text, recorder.tree)
                 region = self._region_to_stop()
                 looked = nullcontext if region is None else lambda: self._looked(region, self._fault, way)
-                outcome = self._replay(way, looked)
+                # what an edit leaves may be born in a later step
+                outcome = self._replay(way, looked, None if edited is None else self._onward())
         except UsageError as error:
             return error.what
         except ValueError as error:
             return str(error)
-        if outcome.judged is not None and (why := self._differs(outcome)) is not None:
+        # an edit may well change the losses; what is to change none of them is tried before
+        if edited is None and outcome.judged is not None and (why := self._differs(outcome)) is not None:
             return why
         if self._arrives(outcome) and recorder.visits.visits:
             return recorder.visits
@@ -474,10 +477,12 @@ class Replays:
             refused.append(Note.create("replay_together"))
         left = fault.raised.frames if fault.raised is not None else ()
         # what was bad before the step is born on the way from the start, if at all
-        is_later = bool(fault.judged.spoilt and self._guard.steps) and not is_one_of_several()
+        is_later = bool(self._guard.steps) and not is_one_of_several()
         start = self._program_start(self._marks.at_program) if is_later else None
-        beginning = [] if start is None else replay_plans([start], left)
-        tried = [] if refused else [*beginning, *self.called, *replay_plans(self._marks.kept(), left)]
+        beginning = [] if start is None else [*replay_plans([start], left)]
+        ways = itertools.chain(self.called, replay_plans(self._marks.kept(), left))
+        tried = itertools.chain(beginning, ways) if fault.judged.spoilt else itertools.chain(ways, beginning)
+        tried = () if refused else tried
         suspected: list[Note] = []
         for way, eager, region, outcome in self._runs(fault, tried):
             why = ""
