@@ -189,7 +189,12 @@ def _read_one_factor(one: Finding, other: Finding) -> bool:
 def _is_inner_part(inner: Finding, outer: Finding) -> bool:
     """Whether one rule speaks of two operations, of which the inner makes what the outer fails on: log(sum(exp(x)))."""
     same = inner.rule == outer.rule != "WN000" and inner.op != outer.op and inner.phase == outer.phase
-    return same and any((link.op, link.site) == (inner.op, inner.site) for link in _operand_causes(outer))
+    places = [site and (site.file, site.function) for site in (inner.site, outer.site)]
+    return (
+        same
+        and places[0] == places[1]
+        and any((link.op, link.site) == (inner.op, inner.site) for link in _operand_causes(outer))
+    )
 
 
 def _largest_operand(finding: Finding) -> float:

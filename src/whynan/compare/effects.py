@@ -11,7 +11,7 @@ from whynan.compare.sides.operations import UnavailableError
 from whynan.compare.spelling import base
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from whynan.compare.alignment import Alignment
     from whynan.compare.sides.operations import Array
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 _ULPS: Final = 8.0
 
 
-def mended(run: SideRun, value: str, instead: Array) -> dict[str, Array]:
-    """The values of a run that hang on one of them, had it been another; raises ``UnavailableError``."""
-    changed = {value: instead}
+def mended(run: SideRun, instead: Mapping[str, Array]) -> dict[str, Array]:
+    """The values of a run that hang on some of them, had these been others; raises ``UnavailableError``."""
+    changed = dict(instead)
     with np.errstate(all="ignore"):
         for operation in run.side.operations:
-            if value in operation.outputs or not any(name in changed for name in operation.inputs):
+            if not instead.keys().isdisjoint(operation.outputs) or changed.keys().isdisjoint(operation.inputs):
                 continue
             operands: dict[str, Array] = {}
             for name in dict.fromkeys(operation.inputs):
@@ -46,10 +46,10 @@ def matters(run: SideRun, culprit: Culprit, a: Array, roundoff: float) -> bool:
     theirs = run.value(culprit.value)
     if theirs is None or theirs.size != a.size or culprit.value in run.side.output_values:
         return True
-    better, changed = a.reshape(theirs.shape), dict[str, "Array"]()
+    better = a.reshape(theirs.shape)
+    wider = dict.fromkeys(_widened(run, culprit.value, a), better)
     try:
-        for name in _widened(run, culprit.value, a) or (culprit.value,):
-            changed |= mended(run, name, better.astype(theirs.dtype if name == culprit.value else a.dtype))
+        changed = mended(run, {culprit.value: better.astype(theirs.dtype), **wider})
     except UnavailableError:
         return True
     outputs = ((run.value(name), changed.get(name)) for name in run.side.output_values)

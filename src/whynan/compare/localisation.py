@@ -124,9 +124,13 @@ def strange_weights(a: SideRun, b: SideRun, culprit: Culprit) -> Operation | Non
 
 
 def shared_weights(a: SideRun, b: SideRun) -> float:
-    """The share of B's weights that are A's, in whatever order they stand there."""
-    ours, theirs = ([v.reshape(-1) for o in run.side.operations for v in _constants(run, o)] for run in (a, b))
-    return float(np.isin(np.concatenate(theirs), np.concatenate(ours)).mean()) if ours and theirs else 0.0
+    """The share of B's weights that are A's, in whatever order; 0 and 1, which any model holds, are not counted."""
+    ours, theirs = (
+        np.concatenate([np.zeros(0), *(v.reshape(-1) for o in run.side.operations for v in _constants(run, o))])
+        for run in (a, b)
+    )
+    told = theirs[(theirs != 0) & (theirs != 1)]
+    return float(np.isin(told, ours).mean()) if told.size else 0.0
 
 
 def _constants(run: SideRun, operation: Operation) -> list[Array]:

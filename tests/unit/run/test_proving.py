@@ -20,10 +20,11 @@ from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.diffs import apply_diff, read_diff
 from whynan.records import FixVerdict, Report
 from whynan.run.fix import user_fix as trial
+from whynan.run.proof import local_proof
 from whynan.run.proof.local_proof import judge_edit
 from whynan.run.proof.proving import NoRerun, RankedCandidate, prove_fixes
 from whynan.verify.in_place import visits as visiting_module
-from whynan.verify.in_place.visits import record_visits
+from whynan.verify.in_place.visits import Visit, Visits, record_visits
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -756,3 +757,25 @@ def test_a_number_that_a_formula_computes_of_others_varies_where_nothing_is_heal
     assert best["verdict"]["status"] == "guarded", best["verdict"]
     assert best["verdict"]["healthy_elements"] > 0
     assert "(0.001 if temperature == 0 else temperature)" in best["patch"]
+
+
+@pytest.mark.parametrize(
+    ("body", "edited", "is_free"),
+    [
+        ("s = float(x.max())\nreturn x * s", "s = float(x.max())\nreturn x * s + 0", True),
+        ("s = float(x.max())\ns = s * 2.0\nreturn x * s", "s = float(x.max())\ns = s * 2.0\nreturn x * s + 0", False),
+        (
+            "def f(v):\n    return float(v.log())\ns = f(x)\nreturn x * s",
+            "def f(v):\n    return float((v + 1).log())\ns = f(x)\nreturn x * s",
+            False,
+        ),
+    ],
+)
+def test_a_number_varies_by_itself_only_if_it_is_computed_once_and_by_what_no_edit_touches(
+    body: str, edited: str, is_free: bool
+) -> None:
+    original, repaired = (Formula(("x",), ("x",), 3, text) for text in (body, edited))
+    found = local_proof._with_free_numbers(  # pyright: ignore[reportPrivateUsage]
+        original, repaired, Visits("net.py", "", None, (Visit(3, {"s": 1.5}),))
+    )
+    assert (found is not None) == is_free

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from whynan.run.comparison.sources import Source
 
 LEAST_ALIGNED: Final = 0.2
+"""Programs of which fewer values are aligned are taken for different ones."""
 _SAME_MODEL: Final = 0.5
 """Of the weights; who holds as many of them is a form of the model, however early the two part."""
-"""Programs of which fewer values are aligned are taken for different ones."""
 _TRIED: Final = 12
 """Operations out of line that are looked at for one that changes an output."""
 _PLAIN: Final = 64.0

@@ -11,7 +11,7 @@ import textwrap
 from dataclasses import dataclass, replace
 from functools import cache
 from types import FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from whynan.errors import UsageError
 from whynan.ops.signatures import MODULES, SIGNATURES
@@ -81,13 +81,15 @@ def _with_free_numbers(original: Formula, repaired: Formula, visits: Visits) -> 
     """Two formulas that read the numbers which both begin by computing; None where there are none."""
     bodies = [ast.parse(textwrap.dedent(formula.body)).body for formula in (original, repaired)]
     there = [visit.values for visit in visits.visits if visit.line == original.line]
+    stored = [n.id for body in bodies for s in body for n in ast.walk(s) if _is_stored(n)]
     names: dict[int, str] = {}
     for number, (one, other) in enumerate(zip(*bodies, strict=False)):
         match one:
             case ast.Assign(targets=[ast.Name(id=name)]) if ast.dump(one) == ast.dump(other):
-                if there and all(isinstance(values.get(name), float) for values in there):
+                once = stored.count(name) == len(bodies)
+                if once and there and all(isinstance(values.get(name), float) for values in there):
                     names[number] = name
-            case ast.FunctionDef():
+            case ast.FunctionDef() if ast.dump(one) == ast.dump(other):
                 pass
             case _:
                 break
@@ -100,6 +102,10 @@ def _with_free_numbers(original: Formula, repaired: Formula, visits: Visits) -> 
         for one, tree in zip((original, repaired), made, strict=True)
     )
     return first, second
+
+
+def _is_stored(node: ast.AST) -> TypeGuard[ast.Name]:
+    return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
 
 
 def _each(formula: Formula) -> tuple[Formula, str | None]:

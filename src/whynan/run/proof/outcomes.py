@@ -108,6 +108,11 @@ def outcome_of(
     return EditOutcome()
 
 
+def is_in_edit(finding: Finding, texts: tuple[str, str], left: Finding) -> bool:
+    """Whether what an edit leaves is born in the lines that it has written: that is not hidden by what it mends."""
+    return _Edit(finding, *texts).holds(left.site)
+
+
 class _Edit:
     """The lines that an edit of the file of a finding has changed, and where the others stood before it."""
 

@@ -21,7 +21,7 @@ from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
-from whynan.run.proof.outcomes import EditOutcome, birth_of, outcome_of, so_far
+from whynan.run.proof.outcomes import EditOutcome, birth_of, is_in_edit, outcome_of, so_far
 from whynan.source.text import file_text
 from whynan.traces.format import FAILED
 from whynan.verify.in_place.swap import SwappedTexts, is_same_file
@@ -663,8 +663,13 @@ class _Proving:
         if outcome.next is not None and births is not None:
             following = (finding.model_copy(update={"site": site}) for site in births.sites)
             outcome = replace(outcome, next=next(following, None))
-        if outcome.next is not None and edits < _MOST_EDITS and not self._is_over():
-            for further in self._add_further_edits(finding, source, one, outcome.next):
+        left = outcome.next
+        texts = source.before, candidate.edited
+        if left is not None and left.step != finding.step and is_in_edit(finding, texts, left):
+            # not hidden by what the edit mends: what the training has made of its weights by then
+            left = None
+        if left is not None and edits < _MOST_EDITS and not self._is_over():
+            for further in self._add_further_edits(finding, source, one, left):
                 mended = self._in_place(finding, source, further, edits + 1)
                 if mended.verdict.status in (*APPLICABLE, "distorting"):
                     return mended

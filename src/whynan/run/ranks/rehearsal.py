@@ -113,6 +113,7 @@ class Rehearsal:
         if self.is_over:
             return
         self.is_over = True
+        self._channel.is_rehearsing = False
         try:
             self._store = self._store or self._channel.connect()
             self._store.set("rehearsal/left", "1")
