@@ -73,9 +73,9 @@ sys.addaudithook(note_python)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """A test of the short run that starts Python, in a fixture or by itself, fails; one that proves fixes is warned of.
+    """A test of the short run that starts Python, in a fixture or by itself, fails.
 
-    How far a proof comes within its processor time depends on the machine.
+    One that proves fixes is warned of.
     """
     yield
     done = UNMARKED.copy()
@@ -141,6 +141,12 @@ def traced_as_before() -> Generator[None]:
 def internal_errors_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     """An error inside whynan fails the test that met it; a test about such errors takes the variable away."""
     monkeypatch.setenv("WHYNAN_RAISE_INTERNAL", "1")
+
+
+@pytest.fixture(autouse=True)
+def proofs_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proofs are not ended for the time they take, which depends on the machine."""
+    monkeypatch.setenv("WHYNAN_PROOF_SECONDS", "300")
 
 
 @pytest.fixture(autouse=True)

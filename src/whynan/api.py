@@ -18,7 +18,7 @@ from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.options import check_sync
 from whynan.run.output.capsules import check_place, keeper_for, pack_finding, without_private
 from whynan.run.pipeline import fold_report
-from whynan.run.proof.proving import NoRerun, prove_fixes, with_surroundings
+from whynan.run.proof.proving import NoRerun, ProofOptions, prove_fixes, with_surroundings
 from whynan.run.region import Region, allow_block, exception_text
 from whynan.run.watch.metrics import sinks_of
 from whynan.run.watch.training import Watch
@@ -134,7 +134,7 @@ def explain(
             model, which is run as ``whynan onnx`` does.
         inputs: its arguments; for a model its inputs as arrays, or one dictionary of them by name.
         rerun: call it a second time, from the same state, for operand values that were gone. And a few times more, for
-            as long as 20 seconds, to prove the fixes of what was found.
+            at most 20 seconds of processor time (``WHYNAN_PROOF_SECONDS``), to prove the fixes of what was found.
         ranges: record counters and finite range of every tensor.
         memory: bytes of operands to hold.
         capsule: a new folder to pack the failing operation into, for ``whynan replay``.
@@ -243,7 +243,8 @@ def _explain_call(
     if report.run.replay.faithful is False:
         return prove_fixes(report, NoRerun(f"no faithful second call: {report.run.replay.why}"))
     again = TargetRerunner(call, lambda: Trace(memory=options.memory, command=report.run.command, quiet=True))
-    return prove_fixes(report, again, keep=None if keeper is None else visits.__setitem__)
+    keep = None if keeper is None else visits.__setitem__
+    return prove_fixes(report, again, ProofOptions(options.proof_seconds, keep))
 
 
 def _only_once() -> Note | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -17,6 +18,7 @@ ALLOWABLE: Final = re.compile(r"WN(?:[0-9X][0-9]{0,2})?|[A-Z]{2,8}[0-9X][0-9]{0,
 OnNonfinite = Literal["stop", "skip", "continue", "raise"]
 Mode = Literal["watch", "trace"]
 Sync = Literal["step", "deferred"]
+PROOF_SECONDS: Final = 20.0
 _YES: Final = ("1", "true", "yes", "on")
 _NO: Final = ("0", "false", "no", "off")
 
@@ -30,6 +32,7 @@ class Options:
         rerun: run the target a second time for operand values that were gone; a whole program, to explain a bad step
             that cannot be run again within it, and to prove fixes.
         prove: run a bad step again to prove the fixes of what was found.
+        proof_seconds: of processor time that the fixes of one report are sought and proved for.
         attribute: run a bad step again under other conditions, to tell what makes it bad.
         together: the ranks of a launcher that serves a store stop together and have one report.
         ranges: record counters and finite range of every tensor.
@@ -58,6 +61,7 @@ class Options:
     memory: int | None = None
     rerun: bool = False
     prove: bool = True
+    proof_seconds: float = PROOF_SECONDS
     attribute: bool = False
     together: bool = True
     ranges: bool = False
@@ -197,6 +201,17 @@ def parse_count(value: object) -> int:
     return int(text)
 
 
+def parse_seconds(value: object) -> float:
+    """A time in seconds, more than 0. Raises ``ValueError`` with what is legal."""
+    try:
+        seconds = math.nan if isinstance(value, bool) else float(str(value).strip())
+    except ValueError:
+        seconds = math.nan
+    if not (0 < seconds < math.inf):
+        raise ValueError("a number of seconds, more than 0")
+    return seconds
+
+
 def parse_text(value: object) -> str:
     """A path or a name. Raises ``ValueError`` with what is legal."""
     if not isinstance(value, str) or not value:
@@ -225,6 +240,7 @@ _READERS: Final[dict[str, Callable[[object], object]]] = {
     "memory": parse_size,
     "rerun": parse_switch,
     "prove": parse_switch,
+    "proof_seconds": parse_seconds,
     "attribute": parse_switch,
     "together": parse_switch,
     "ranges": parse_switch,

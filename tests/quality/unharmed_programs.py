@@ -31,7 +31,6 @@ from whynan.config import Options
 from whynan.run import region as watching
 from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.output.run_trace import report_of_directory
-from whynan.run.proof import proving
 from whynan.traces.writer import TraceWriter
 
 INF = float("inf")
@@ -465,7 +464,7 @@ def _waiting() -> Iterator[None]:
 def _unproved() -> Iterator[None]:
     """There is no time to prove a fix of what was found."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(proving, "SECONDS", 0.0)
+        patch.setenv("WHYNAN_PROOF_SECONDS", "1e-9")
         yield
 
 

@@ -37,7 +37,8 @@ def test_the_environment_of_the_process_is_read(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(project(tmp_path, '[tool.whynan]\nallow = ["WN5"]\n'))
     monkeypatch.setenv("WHYNAN_ALL", "on")
     monkeypatch.setenv("WHYNAN_RERUN", "1")
-    assert Options.load() == Options(all_=True, rerun=True, allow=("WN5",))
+    monkeypatch.setenv("WHYNAN_PROOF_SECONDS", "0.5")
+    assert Options.load() == Options(all_=True, rerun=True, proof_seconds=0.5, allow=("WN5",))
 
 
 def test_the_nearest_project_file_counts(tmp_path: Path) -> None:
@@ -112,6 +113,8 @@ def test_a_wrong_file_is_refused_with_what_is_legal(case: str, tmp_path: Path, s
         ({"WHYNAN_SYNC": "epoch"}, {}),
         ({}, {"memory": 1.5}),
         ({}, {"verbose": True}),
+        ({"WHYNAN_PROOF_SECONDS": "0"}, {}),
+        ({}, {"proof_seconds": "inf"}),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_is_legal(

@@ -88,7 +88,12 @@ def _gone(context: click.Context, parameter: click.Parameter, given: bool) -> No
     is_flag=True,
     flag_value=False,
     default=None,
-    help="Prove no fix. A proof takes up to 20 seconds of processor time, while the first finding is shown already.",
+    help="Prove no fix.",
+)
+@click.option(
+    "--proof-seconds",
+    metavar="N",
+    help="Processor time to prove fixes in, while the first finding is shown already. Default: 20.",
 )
 @click.option(
     "--attribute",

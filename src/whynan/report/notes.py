@@ -366,7 +366,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "second_run_not_used": f"a second run was not used: {{why:?{_REASON}}}",
     "meant_after_all": ("the program had been stopped before a second run could tell that what was born is allowed"),
     "no_proof_together": "not run again for a proof: it is one of several processes",
-    "proof_ended": "the proof of fixes was ended after {seconds:.0f} seconds of processor time",
+    "proof_ended": "the proof of fixes was ended after {seconds:g} seconds of processor time (--proof-seconds)",
     "proof_interrupted": "the proof of fixes was interrupted",
     "no_capsule": f"there is no capsule: {{why:?{_REASON}}}",
     "no_operation": f"the capsule holds no operation to replay: {{why:?{_REASON}}}",

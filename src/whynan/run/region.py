@@ -13,7 +13,7 @@ from whynan.rules.catalogue import readings
 from whynan.run.guarded_capture import CaptureOptions, make_guarded_capture
 from whynan.run.output import run_trace
 from whynan.run.pipeline import fold_report, report_of
-from whynan.run.proof.proving import prove_fixes, with_surroundings
+from whynan.run.proof.proving import ProofOptions, prove_fixes, with_surroundings
 from whynan.run.script import command_line
 from whynan.run.suppressions import Allowance, Allowances, allowance, numbered
 from whynan.source.positions import set_command_source
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch import Capture
     from whynan.config import Options
     from whynan.records import Report
-    from whynan.run.proof.proving import Keep, Progress, Rerunner
+    from whynan.run.proof.proving import Rerunner
     from whynan.run.suppressions import Baseline
     from whynan.traces import Trace
 
@@ -126,15 +126,11 @@ class Region:
 
             self._report = redacted(self._report)
 
-    def prove(self, again: Rerunner, *, keep: Keep | None = None, progress: Progress | None = None) -> None:
-        """Give the findings of the report their fixes, proved as far as `again` can run the program.
-
-        `keep` is given the visits of the function that the finding of a capsule was born in, `progress` how many
-        changes of how many are tried.
-        """
+    def prove(self, again: Rerunner, options: ProofOptions | None = None) -> None:
+        """Give the findings of the report their fixes, proved as far as `again` can run the program."""
         if self._report is not None and not self.redacts:
             around = with_surroundings(self._report, self.trace)
-            self._report = prove_fixes(around, again, keep=keep, progress=progress)
+            self._report = prove_fixes(around, again, options or ProofOptions())
 
     def change(self, change: Callable[[Report], Report]) -> None:
         """Add to what was found."""

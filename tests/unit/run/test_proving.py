@@ -18,7 +18,8 @@ from tests.made_anew import check
 from whynan.capsule import open_capsule
 from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.diffs import apply_diff, read_diff
-from whynan.records import FixVerdict, Report
+from whynan.records import APPLICABLE, FixVerdict, Report
+from whynan.report.notes import sentence
 from whynan.run.fix import user_fix as trial
 from whynan.run.proof import local_proof
 from whynan.run.proof.local_proof import judge_edit
@@ -136,6 +137,16 @@ def test_without_a_second_run_a_fix_is_unverified_and_the_report_says_why(
     report = whynan.explain(loaded(ENTROPY).target, *inputs())
     verdicts = {(fix.verdict.status, fix.verdict.why) for finding in report.findings for fix in finding.fixes}
     assert verdicts == {("unverified", "the target was called once: explain(..., rerun=True) proves fixes")}
+
+
+def test_a_proof_that_has_no_time_left_says_so_and_which_option_gives_it_more(
+    loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHYNAN_PROOF_SECONDS", "1e-9")
+    report = whynan.explain(loaded(ENTROPY).target, *inputs(), rerun=True)
+    assert not any(fix.verdict.status in APPLICABLE for finding in report.findings for fix in finding.fixes)
+    (note,) = report.coverage.notes_of("proof_ended")
+    assert sentence(note).endswith("(--proof-seconds)")
 
 
 def test_an_absorbed_birth_has_no_fix(loaded: Callable[[str], ModuleType]) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import gc
 import inspect
 from dataclasses import dataclass
@@ -190,7 +191,8 @@ def _is_held(live: Any, call: Construction) -> bool:
         return any(frame.f_locals.get(target.name) is live for frame in frames)
     if not target.owner:
         return namespace_of(call.path).get(target.name) is live
-    owners = (one for one in gc.get_objects() if any(base.__name__ == target.owner for base in type(one).__mro__))
+    is_owner = functools.cache(lambda kind: any(base.__name__ == target.owner for base in kind.__mro__))
+    owners = (one for one in gc.get_objects() if is_owner(type(one)))
     held = (vars(one) for one in owners if type(one).__dictoffset__)
     return any(live is part.get(target.name) for names in held for part in (names, names.get("_modules") or {}))
 

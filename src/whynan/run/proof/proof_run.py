@@ -22,7 +22,7 @@ from whynan.report.redaction import redacted
 from whynan.run.output import capsules
 from whynan.run.output.files import write_text
 from whynan.run.proof.further_run import FurtherRun, StepRun, WholeRun
-from whynan.run.proof.proving import prove_fixes, with_surroundings
+from whynan.run.proof.proving import ProofOptions, prove_fixes, with_surroundings
 from whynan.run.proof.whole_program import (
     ASKED,
     CAPSULE,
@@ -118,7 +118,11 @@ class ProofRun(WholeRun):
             self._leave({"why": _stored(self._difference(report))})
             return
         visits: dict[Any, Visits] = {}
-        report = prove_fixes(report, self, keep=None if self.keeper is None else visits.__setitem__)
+        report = prove_fixes(
+            report,
+            self,
+            ProofOptions(self.options.proof_seconds, None if self.keeper is None else visits.__setitem__),
+        )
         self._leave_proved(report, same, visits)
 
     def _same(self, report: Report) -> dict[tuple[str, int], tuple[str, int]]:

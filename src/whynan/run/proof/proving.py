@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from whynan.analysis import cause_groups
+from whynan.config import PROOF_SECONDS
 from whynan.errors import WhynanError
 from whynan.faults import report_internal_error
 from whynan.ops.table import TORCH
@@ -43,8 +44,6 @@ if TYPE_CHECKING:
     Keep = Callable[[Site, Visits], None]
     Progress = Callable[[int, int], None]
 
-SECONDS: Final = 20.0
-"""So long fixes are sought and proved for one report; what has begun then comes to its end."""
 RERUN: Final = "whynan run --rerun runs it again to prove fixes"
 
 
@@ -64,7 +63,6 @@ _MOST_EDITS: Final = 3
 _MOST_JUDGED: Final = 4
 """So many edits that compute in float32 are judged."""
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
-_ENDED: Final = Note.create("proof_ended", seconds=SECONDS)
 _BROKEN_OFF: Final = Note.create("proof_interrupted")
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
 _SETTING: Final = "it is no edit of an expression, and was not tried"
@@ -186,16 +184,28 @@ class Audience(Protocol):
         ...
 
 
-def prove_fixes(
-    report: Report, again: Rerunner, *, keep: Keep | None = None, progress: Progress | None = None
-) -> Report:
+@dataclass(frozen=True, slots=True)
+class ProofOptions:
+    """How fixes are proved.
+
+    Attributes:
+        seconds: of processor time that those of one report are sought for; what has begun then comes to its end.
+        keep: is given the visits of the function that the finding of a capsule was born in.
+        progress: is told how many changes of how many are tried.
+    """
+
+    seconds: float = PROOF_SECONDS
+    keep: Keep | None = None
+    progress: Progress | None = None
+
+
+def prove_fixes(report: Report, again: Rerunner, options: ProofOptions = ProofOptions()) -> Report:
     """A report whose findings have their fixes, proved as far as `again` can run the program; never one that is worse.
 
     Escaped and damaging findings have fixes, absorbed and allowed ones none. What is known of the surroundings of its
-    births is let go of. `keep` is given the visits of the function that the finding of a capsule was born in, and
-    `progress` how many changes of how many are tried. An interrupt ends the proof: what is left was not tried then.
+    births is let go of. An interrupt ends the proof: what is left was not tried then.
     """
-    proving = _Proving(report, again, keep, progress)
+    proving = _Proving(report, again, options)
     try:
         report = proving.report()
     except Exception:
@@ -226,10 +236,9 @@ def _with_around(report: Report, around: Mapping[int, Neighbourhood | None]) -> 
 class _Proving:
     """The proof of one report's fixes."""
 
-    def __init__(self, report: Report, again: Rerunner, keep: Keep | None, progress: Progress | None) -> None:
+    def __init__(self, report: Report, again: Rerunner, options: ProofOptions) -> None:
         self._report = report
-        self._keep = keep
-        self._progress = progress
+        self._options = options
         self._again = again
         self._course = functools.cache(again.course)
         self._deadline = 0.0
@@ -245,16 +254,16 @@ class _Proving:
 
     def report(self) -> Report:
         """The report with the fixes of its findings."""
-        if self._keep is not None:
-            self._keep_visits(self._keep)
+        if self._options.keep is not None:
+            self._keep_visits(self._options.keep)
         groups = cause_groups((*self._report.findings, *self._report.damaging), source_reader(self._report))
         self._same_cause = {id(f.element): frozenset(map(birth_of, group)) for group in groups for f in group}
-        self._deadline = time.process_time() + SECONDS
+        self._deadline = time.process_time() + self._options.seconds
         changed: dict[str, object] = {
             name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
             for name in ("findings", "damaging")
         }
-        said = [*([_ENDED] if self._ended else []), *([_BROKEN_OFF] if self._is_interrupted() else [])]
+        said = [*([self._out_of_time] if self._ended else []), *([_BROKEN_OFF] if self._is_interrupted() else [])]
         if said:
             changed["coverage"] = self._report.coverage.with_notes(*said)
         sources = tuple(Source(file=file, sha256=digest) for file, digest in self._hashes.items())
@@ -295,6 +304,10 @@ class _Proving:
     def _is_interrupted(self) -> bool:
         """Whether the user waits no longer."""
         return isinstance(self._again, NoRerun) and self._again.why == INTERRUPTED
+
+    @property
+    def _out_of_time(self) -> Note:
+        return Note.create("proof_ended", seconds=self._options.seconds)
 
     def _is_over(self) -> bool:
         self._ended = self._ended or time.process_time() > self._deadline
@@ -589,8 +602,8 @@ class _Proving:
         """The candidates with their verdicts, the best first."""
         judged_: list[RankedCandidate] = []
         for number, candidate in enumerate(found, 1):
-            if self._progress is not None:
-                self._progress(number, len(found))
+            if self._options.progress is not None:
+                self._options.progress(number, len(found))
             judged_.append(self._judged(finding, source, candidate))
         tried_: list[RankedCandidate] = []
         for number, one in enumerate(sorted(judged_, key=lambda j: j.rank)):
@@ -602,13 +615,13 @@ class _Proving:
             elif number >= _MOST_TRIED and any(t.verdict.status in APPLICABLE and not t.leaves for t in tried_):
                 tried_.append(_unverified(one, _NOT_TRIED))
             elif self._is_over():
-                tried_.append(_unverified(one, sentence(_ENDED)))
+                tried_.append(_unverified(one, sentence(self._out_of_time)))
             else:
                 tried_.append(self._in_place(finding, source, one))
         return sorted(tried_, key=lambda j: j.rank)
 
     def _judged(self, finding: Finding, source: _Source, candidate: Candidate) -> RankedCandidate:
-        unknown = FixVerdict(status="unverified", why=sentence(_ENDED))
+        unknown = FixVerdict(status="unverified", why=sentence(self._out_of_time))
         if self._is_over():
             return RankedCandidate(candidate, unknown)
         visits = self._visits(source, candidate.original.line)

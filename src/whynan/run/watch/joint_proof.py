@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from whynan.capture.ranks import TOGETHER
 from whynan.records import Finding, Fix, FixVerdict
-from whynan.run.proof.proving import EditedRun, Rerunner, prove_fixes
+from whynan.run.proof.proving import EditedRun, ProofOptions, Rerunner, prove_fixes
 from whynan.source.positions import file_of_site
 from whynan.source.text import file_text
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from whynan.capture.ranks import Rank
     from whynan.records import Report
     from whynan.run.proof.arguments import Heard
-    from whynan.run.proof.proving import Keep, Progress
     from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.swap import SwappedTexts
     from whynan.verify.in_place.visits import Visits
@@ -138,9 +137,7 @@ class JointProof:
         self._explain = explain
         self._report: Report | None = None
 
-    def prove(
-        self, report: Report | None, step: Step, *, keep: Keep | None = None, progress: Progress | None = None
-    ) -> Report | None:
+    def prove(self, report: Report | None, step: Step, options: ProofOptions) -> Report | None:
         """A report with its fixes, tried on all ranks if all of them can replay the step together.
 
         Without a report this rank makes the replays by which others prove theirs.
@@ -162,9 +159,7 @@ class JointProof:
                     if number != self._ranks.rank.number:
                         _follow(self._ranks, number, led, self._way)
                     elif report is not None:
-                        proved = prove_fixes(
-                            report, JointRerunner(self._way, self._ranks), keep=keep, progress=progress
-                        )
+                        proved = prove_fixes(report, JointRerunner(self._way, self._ranks), options)
                         self._ranks.exchange(None)
             except BaseException:
                 if self._ranks is not None:
@@ -172,7 +167,7 @@ class JointProof:
                 raise
             if proved is not None or report is None:
                 return proved
-            return prove_fixes(report, JointRerunner(self._way, None), keep=keep, progress=progress)
+            return prove_fixes(report, JointRerunner(self._way, None), options)
 
     def _gathered(self, step: Step) -> list[Any]:
         """The report of each rank, if all of them come to the same step again, together and without an edit."""

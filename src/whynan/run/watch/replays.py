@@ -28,6 +28,7 @@ from whynan.run.proof.proving import (
     RUN_ONCE,
     EditedRun,
     NoRerun,
+    ProofOptions,
     RunOnce,
     prove_fixes,
     with_surroundings,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from whynan.replay.checkpoint import Mark, Marks
     from whynan.replay.plan import ReplayPlan, TailPlan
     from whynan.run.proof.arguments import Heard
-    from whynan.run.proof.proving import Audience, Keep, Progress
+    from whynan.run.proof.proving import Audience
     from whynan.run.suppressions import Baseline
     from whynan.run.watch.joint_proof import Lockstep
     from whynan.traces.writer import TraceWriter
@@ -118,10 +119,10 @@ class ReplayRerunner:
         self._bad_reads: dict[tuple[str, int], int] = {} if fault.read_at is None else {fault.read_at: 1}
         """Where the program has read a bad number, at which read of that line."""
 
-    def prove_report(self, report: Report, *, keep: Keep | None = None, progress: Progress | None = None) -> Report:
+    def prove_report(self, report: Report, options: ProofOptions) -> Report:
         """A report with the fixes of its findings."""
         with self.unheard():
-            return prove_fixes(report, self, keep=keep, progress=progress)
+            return prove_fixes(report, self, options)
 
     def attribute(self, report: Report, before: list[Tensor]) -> Report:
         """A report that says what makes the step bad; `before`: what loaders gave for the step before."""
@@ -449,7 +450,7 @@ class Replays:
         report = None if isinstance(found, tuple) else found
         proof = JointProof(again, None if self._options.redact else ranks, explain)
         step = Step(fault.step, way.where)
-        proved = proof.prove(report, step, keep=self._keep(), progress=self._progress())
+        proved = proof.prove(report, step, self._proof_options())
         return found if proved is None else proved
 
     def _explained_together(self, fault: Fault, way: ReplayPlan, *, eager: bool) -> tuple[bool, Report | None]:
@@ -514,7 +515,7 @@ class Replays:
                 replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
                 report = _replayed(report, replay_, said)
                 explained(report)
-                return self._proved(report, way, fault, eager=eager, keep=self._keep())
+                return self._proved(report, way, fault, eager=eager)
             if why:
                 self._refused = self._refused or (way, eager)
                 refused.append(Note.create("no_replay", way=way.where, eager=eager, why=why))
@@ -601,7 +602,7 @@ class Replays:
         with again.unheard():
             if self._options.attribute:
                 region.change(lambda report: again.attribute(report, self._marks.batches_before()))
-            region.prove(again, keep=self._keep(), progress=self._progress())
+            region.prove(again, self._proof_options())
 
     def _faithful_rerunner(self, fault: Fault, report: Report) -> ReplayRerunner | NoRerun:
         """The way that leads to a bad step, and over its first birth if there is such a one; or why none does."""
@@ -651,7 +652,7 @@ class Replays:
             except KeyboardInterrupt:
                 why = INTERRUPTED
             if why is None:
-                region.prove(again, keep=self._keep(), progress=self._progress())
+                region.prove(again, self._proof_options())
                 return
         region.prove(NoRerun(why))
 
@@ -661,15 +662,12 @@ class Replays:
         may = start is not None and start.frames and start.is_short() and alone and not _has_mapped_memory()
         return start if may else None
 
-    def _keep(self) -> Keep | None:
-        return None if self.keeper is None else self.visits.__setitem__
+    def _proof_options(self) -> ProofOptions:
+        keep = None if self.keeper is None else self.visits.__setitem__
+        progress = None if self.audience is None else self.audience.trying
+        return ProofOptions(self._options.proof_seconds, keep, progress)
 
-    def _progress(self) -> Progress | None:
-        return None if self.audience is None else self.audience.trying
-
-    def _proved(
-        self, report: Report, way: ReplayPlan, fault: Fault, *, eager: bool, keep: Keep | None = None
-    ) -> Report:
+    def _proved(self, report: Report, way: ReplayPlan, fault: Fault, *, eager: bool) -> Report:
         again = self._make_rerunner(way, fault, eager=eager)
         if self._options.attribute:
             report = again.attribute(report, self._marks.batches_before())
@@ -681,7 +679,7 @@ class Replays:
         if _comes_in(report) and not way.is_whole:
             further = self._faithful_rerunner(fault, report)
             again = again if isinstance(further, NoRerun) else further
-        return again.prove_report(report, keep=keep, progress=self._progress())
+        return again.prove_report(report, self._proof_options())
 
     def _make_rerunner(self, way: ReplayPlan, fault: Fault, *, eager: bool, advised: bool = False) -> ReplayRerunner:
         def unrecorded(ask: Ask | None = None) -> Region:

@@ -12,6 +12,8 @@ import sys
 import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from itertools import compress
+from operator import attrgetter
 from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, GeneratorType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
@@ -132,6 +134,7 @@ def swap_code(path: str, before: str, after: str | ast.Module) -> Generator[Swap
             stack.enter_context(_replace_linecache(name, str(after)))
         for names in found.namespaces:
             stack.enter_context(_bind_imports(names, _imports(before, after), filename))
+        stack.callback(_restore_new_functions, path, paired)
         swap = _swap(found, paired, stack, _keyword_defaults(after))
         for cached in found.cached:
             _uncache(cached, stack)
@@ -169,7 +172,6 @@ def _swap(
 ) -> Swap:
     left: list[str] = []
     number = 0
-    stack.callback(_restore_new_functions, paired)
     for pair, functions in zip(paired, found.functions, strict=True):
         reasons: list[str] = []
         for function in functions:
@@ -230,23 +232,22 @@ class _LiveCode:
                 self._add_namespace(frame.f_globals)
                 if frame.f_code in numbers:
                     self.running.add(frame.f_code)
-        for thing in [thing for thing in gc.get_objects() if type(thing) in _CALLABLES]:
+        callables = [thing for thing in gc.get_objects() if type(thing) in _CALLABLES]
+        for function in _of_file(path, [thing for thing in callables if type(thing) is FunctionType]):
+            code = function.__code__
+            is_ours(code)
+            self._add_namespace(function.__globals__)
+            if code in numbers:
+                self.functions[numbers[code]].append(function)
+            elif code.co_qualname in names and code not in known:
+                self._others.add((code.co_qualname, code.co_firstlineno))
+        for thing in callables:
             kind = cast("type[Any]", type(thing))
-            if kind is FunctionType:
-                function = cast("FunctionType", thing)
-                code = function.__code__
-                if not is_ours(code):
-                    continue
-                self._add_namespace(function.__globals__)
-                if code in numbers:
-                    self.functions[numbers[code]].append(function)
-                elif code.co_qualname in names and code not in known:
-                    self._others.add((code.co_qualname, code.co_firstlineno))
-            elif kind is _LRU:
+            if kind is _LRU:
                 cached.append(thing)
             elif kind in _SUSPENDED:
                 code = getattr(thing, _SUSPENDED[kind])
-                if code in numbers and is_ours(code):
+                if is_ours(code) and code in numbers:
                     self.running.add(code)
         self.cached = [c for c in cached if (code := _code_of(c)) is not None and is_ours(code)]
 
@@ -267,14 +268,21 @@ def _frames() -> Iterator[Any]:
             innermost = innermost.f_back
 
 
-def _restore_new_functions(paired: list[Pair]) -> None:
-    """Give functions that were made meanwhile the code that they would have been made with."""
+def _of_file(path: str, functions: list[FunctionType]) -> Iterator[FunctionType]:
+    """Those of a file, of all that a process holds: no code is hashed, which takes a second for all of them."""
+    files = list(map(attrgetter("__code__.co_filename"), functions))
+    ours = {file for file in set(files) if is_same_file(file, path)}
+    return compress(functions, map(ours.__contains__, files))
+
+
+def _restore_new_functions(path: str, paired: list[Pair]) -> None:
+    """Give functions of a file that were made meanwhile the code that they would have been made with."""
     olds = {pair.new: pair.old for pair in paired if pair.new is not None}
-    for thing in [thing for thing in gc.get_objects() if type(thing) is FunctionType]:
-        if (old := olds.get(thing.__code__)) is not None:
-            code = thing.__code__
-            if code.co_qualname == old.co_qualname and code.co_freevars == old.co_freevars:
-                thing.__code__ = _with_filename(old, code.co_filename)
+    for function in _of_file(path, [thing for thing in gc.get_objects() if type(thing) is FunctionType]):
+        code = function.__code__
+        old = olds.get(code)
+        if old is not None and code.co_qualname == old.co_qualname and code.co_freevars == old.co_freevars:
+            function.__code__ = _with_filename(old, code.co_filename)
 
 
 def _code_of(cached: Any) -> CodeType | None:
