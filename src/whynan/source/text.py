@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import bisect
+import functools
 import re
 import tokenize
 import warnings
@@ -25,15 +26,21 @@ _LINES: Final = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
-def parse_or_none(text: str) -> ast.Module | None:
-    """The tree of a file's text; None where it is no Python."""
+@functools.lru_cache(maxsize=64)
+def is_python(text: str) -> bool:
+    """Whether a file's text can be compiled."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             compile(text, "<text>", "exec", dont_inherit=True)  # the symbol table refuses what the grammar lets through
-            return ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
+        return False
+    return True
+
+
+def parse_or_none(text: str) -> ast.Module | None:
+    """The tree of a file's text, which is not to be changed; None where it is no Python."""
+    return place_of(text).tree if is_python(text) else None
 
 
 def file_text(path: str) -> str | None:
@@ -205,3 +212,9 @@ def shortened(text: str, most: int = 40) -> str:
     """A text on one line, cut off after so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else f"{line[: most - 3]}..."
+
+
+@functools.lru_cache(maxsize=8)
+def place_of(text: str, library: Library = "torch") -> Place:
+    """A text and its tree, which are not to be changed: many edits of one file are tried."""
+    return Place(text, library=library)

@@ -17,7 +17,7 @@ from whynan.fixes.python.imports import visible
 from whynan.ops.signatures import SIGNATURES
 from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
-from whynan.source.text import Place, apply_edits, parse_or_none
+from whynan.source.text import Place, apply_edits, is_python, parse_or_none, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -58,7 +58,7 @@ class MovedActivation:
 
     def without_unread(self, edited: str) -> str:
         """An edited text without the activations that nothing reads there any more."""
-        place = Place(edited)
+        place = place_of(edited)
         unread = [node for node in place.parents if isinstance(node, ast.Assign) and self._is_unread(place, node)]
         lines = ((place.line_start(n.lineno), place.line_start((n.end_lineno or n.lineno) + 1), "") for n in unread)
         return apply_edits(edited, lines)
@@ -71,7 +71,7 @@ class MovedActivation:
 
     def relocated(self, finding: Finding) -> Finding:
         """A finding of the file as it is at the same expression of the edited one."""
-        site, place, moved = finding.site, Place(self.before), Place(self.text)
+        site, place, moved = finding.site, place_of(self.before), place_of(self.text)
         node = None if site is None else place.node_of(site)
         if site is None or node is None:
             return finding
@@ -157,7 +157,7 @@ def _moved(
         text = apply_edits(texts[path], edits)
         others = () if here or not producer.edits else ((producer.path, texts[producer.path]),)
         both = tuple((file, before, apply_edits(before, producer.edits)) for file, before in others)
-        if parse_or_none(text) is not None and all(parse_or_none(after) is not None for _, _, after in both):
+        if is_python(text) and all(is_python(after) for _, _, after in both):
             lines = tuple(line for _, added in kept for line in added)
             yield MovedActivation(producer.qualified, texts[path], text, both, tuple(edits), lines)
 
@@ -171,7 +171,7 @@ def _defined(text: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef | ast.Cla
 
 def _models(texts: Iterable[str]) -> set[str]:
     """The classes with a ``forward`` that are made elsewhere than as a part of another one."""
-    places = [Place(text) for text in texts]
+    places = [place_of(text) for text in texts]
     classes = {
         node.name
         for place in places
@@ -226,7 +226,7 @@ def _producers(path: str, text: str) -> Iterator[_Producer]:
     """The functions of a file that return an activation and compute it nowhere else."""
     if not any(name in text.lower() for name in _ACTIVATIONS):
         return
-    place = Place(text)
+    place = place_of(text)
     for function in place.parents if place.tree is not None else ():
         parent = place.parents.get(function)
         if isinstance(function, ast.FunctionDef) and isinstance(parent, (ast.Module, ast.ClassDef)):
@@ -330,7 +330,7 @@ def _is_only_called(texts: Iterable[str], name: str) -> bool:
     """Whether nothing but calls, and what leaves its modules alone, is made of a sequence of modules of a name."""
     last = name.rpartition(".")[2]
     for text in texts:
-        place = Place(text)
+        place = place_of(text)
         for node in place.parents:
             named = (isinstance(node, ast.Attribute) and node.attr == last) or (
                 isinstance(node, ast.Name) and node.id == last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -25,7 +26,7 @@ from whynan.ops.signatures import CASTS, ELEMENTWISE, VIEWS
 from whynan.ops.table import TORCH
 from whynan.records.intents import FixIntent
 from whynan.source.calls import operator_of
-from whynan.source.text import Place, apply_edits, own_names, parse_or_none, shortened
+from whynan.source.text import Place, apply_edits, is_python, own_names, place_of, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -170,7 +171,7 @@ def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixInte
 
 def numpy_texts(text: str, path: str, intents: Sequence[FixIntent], lines: Sequence[int]) -> list[str]:
     """What intents make of a file's text at the NumPy expressions of some lines."""
-    place = Place(text, library="numpy")
+    place = place_of(text, "numpy")
     spots = (
         Spot(path, place, node, Reader(place, place.function(node)))
         for node in place.parents
@@ -253,8 +254,8 @@ def spot_of(text: str, finding: Finding, library: Library = "torch") -> Spot | s
     """Where a finding's birth is in a file's text; or why that is not known."""
     if finding.site is None:
         return "it is not known where in the source it is"
-    place = Place(text, library=library)
-    if place.tree is None or parse_or_none(text) is None:
+    place = place_of(text, library)
+    if place.tree is None or not is_python(text):
         return f"{finding.site.file} does not parse"
     birth = place.node_of(finding.site)
     if birth is None:
@@ -397,11 +398,11 @@ def build_candidate(
         raise UnwritableError("its parts overlap")
     lines = by_statement(place, everywhere)
     edited = apply_edits(place.text, [*edits, *insertions(place, lines)])
-    if parse_or_none(edited) is None or not _is_kept(place, edited, edits, sum(map(len, lines.values()))):
+    if not is_python(edited) or not _is_kept(place, edited, edits, sum(map(len, lines.values()))):
         raise UnwritableError("it cannot be written there")
     if imports:
         edited = with_imports(edited, imports)
-        if parse_or_none(edited) is None:
+        if not is_python(edited):
             raise UnwritableError("its imports cannot be added")
     chain, line = _chain(spot, kind, root, definitions)
     own = first.rewritten if isinstance(first.root, ast.AugAssign) or _rebinds(place, first) else None
@@ -547,17 +548,13 @@ def _is_redefined(place: Place, name: ast.Name, chain: Sequence[Definition]) -> 
 
 def _is_kept(place: Place, edited: str, edits: Sequence[Edit], added: int) -> bool:
     """Whether every statement without an edit in it is what it was, and there are so many more as were added."""
-    tree = ast.parse(edited)
-    before = [s for s in place.parents if isinstance(s, ast.stmt)]
-    touched: list[ast.stmt] = []
-    for statement in before:
+    kept: Counter[str] = Counter()
+    touched = 0
+    for statement, dump in place.statements.items():
         start, end = place.span(statement)
         if any(start - 1 <= edit[0] <= end for edit in edits):
-            touched.append(statement)
-    kept = sorted(ast.dump(s) for s in before if s not in touched)
-    after = [ast.dump(node) for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    for dump in kept:
-        if dump not in after:
-            return False
-        after.remove(dump)
-    return len(after) == len(touched) + added
+            touched += 1
+        else:
+            kept[dump] += 1
+    after = Counter(Place(edited).statements.values())
+    return kept <= after and (after - kept).total() == touched + added

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.candidates import Declined
-from whynan.source.text import Place, apply_edits, parse_or_none
+from whynan.source.text import Place, apply_edits, is_python, parse_or_none, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -106,7 +106,7 @@ class Construction:
         text = f"{intent.name}={value}"
         edit = _addition(self._place, self.call, text) if given is None else (*self._place.span(given), value)
         edited = apply_edits(self._place.text, [edit])
-        if parse_or_none(edited) is None:
+        if not is_python(edited):
             return Declined(title, "it cannot be written there")
         named = tuple((k.arg, self._place.code(k.value)) for k in self.call.keywords if k.arg is not None)
         return ArgumentEdit(title, self.path, self._place.text, edited, value, was, named)
@@ -122,7 +122,7 @@ def constructions(texts: Mapping[str, str], cls: str) -> list[Construction] | st
         # most files do not name it
         if cls.rpartition(".")[2] not in text:
             continue
-        place = Place(text)
+        place = place_of(text)
         if place.tree is None:
             return f"{path} does not parse"
         for node, parent in place.parents.items():

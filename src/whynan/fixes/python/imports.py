@@ -7,7 +7,7 @@ import itertools
 from typing import TYPE_CHECKING, Final, cast
 
 from whynan.source.syntax import imported_by
-from whynan.source.text import Place
+from whynan.source.text import Place, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -69,7 +69,7 @@ def statements_of(place: Place) -> dict[str, str]:
 
 def with_imports(text: str, modules: Iterable[str]) -> str:
     """A file's text with modules imported at its top, after its docstring and what it imports from the future."""
-    place = Place(text)
+    place = place_of(text)
     body = place.tree.body if place.tree is not None else []
     head = itertools.takewhile(_is_of_head, body)
     imported = {alias.name for node in head if isinstance(node, ast.Import) for alias in node.names if not alias.asname}

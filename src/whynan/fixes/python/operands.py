@@ -14,7 +14,7 @@ from whynan.fixes.python.edit import Editor, by_statement, insertions
 from whynan.fixes.python.imports import with_imports
 from whynan.fixes.python.write import NAMINGS, UnwritableError
 from whynan.records.intents import FixIntent
-from whynan.source.text import apply_edits, parse_or_none
+from whynan.source.text import apply_edits, is_python
 
 if TYPE_CHECKING:
     from whynan.fixes.python.candidates import Spot
@@ -45,7 +45,7 @@ def operand_edit(path: str, text: str, finding: Finding, intent: OperandIntent) 
             why = str(error)
             continue
         after = _applied(spot, edited)
-        if parse_or_none(after) is not None:
+        if is_python(after):
             code = spot.place.code(node)
             return ArgumentEdit(intent.title, path, text, after, intent.replacement, code)
     return Declined(intent.title, why)

@@ -17,7 +17,7 @@ from whynan.fixes.python.write import ATOM, UnwritableError, binding
 from whynan.ops.signatures import CASTS
 from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
-from whynan.source.text import Place, apply_edits, parse_or_none, shortened
+from whynan.source.text import Place, apply_edits, is_python, place_of, shortened
 
 if TYPE_CHECKING:
     from whynan.fixes.candidates import Candidate
@@ -355,7 +355,7 @@ def outside_autocast(text: str, finding: Finding, made: Candidate) -> Candidate 
     header = f"{indent}with {torch}.autocast({names[0]}.device.type, enabled=False):{end}"
     lines[statement.lineno - 1] = f"{header}{indent}    {line[len(indent) :]}"
     edited = "".join(lines)
-    return replace(made, edited=edited, title=f"{made.title}, outside autocast") if parse_or_none(edited) else None
+    return replace(made, edited=edited, title=f"{made.title}, outside autocast") if is_python(edited) else None
 
 
 # -- A whole program in another format, which has the range of float32 -----------------------------------------------
@@ -363,7 +363,7 @@ def outside_autocast(text: str, finding: Finding, made: Candidate) -> Candidate 
 
 def in_format(text: str, method: str, dtype: str) -> str | None:
     """A file's text with another dtype, and its method, wherever it asks for float16; None where it does not."""
-    place = Place(text)
+    place = place_of(text)
     edits: list[Edit] = []
     for node in place.parents:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):

@@ -13,7 +13,7 @@ from whynan.fixes.python.imports import statements_of
 from whynan.source.calls import function_of
 from whynan.source.dataflow import Reaching, mutated_name
 from whynan.source.syntax import dotted
-from whynan.source.text import Place, parse_or_none
+from whynan.source.text import Place, is_python
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -88,7 +88,7 @@ def compare_versions(
 def _compare_regions(before: str, after: str, line: int, further: int) -> tuple[Formula, Formula]:
     old, new = Place(before), Place(after)
     for place, name in ((old, "before"), (new, "after")):
-        if place.tree is None or parse_or_none(place.text) is None:
+        if place.tree is None or not is_python(place.text):
             raise _DeclinedError(f"the file {name} the change does not parse")
     function = _function_at(old, line)
     other = _same_function(new, old.qualified_name(function))

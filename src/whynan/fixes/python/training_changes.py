@@ -12,7 +12,7 @@ from whynan.fixes.python.imports import visible, with_imports
 from whynan.fixes.python.precision import in_format
 from whynan.records.intents import ArgumentIntent
 from whynan.rules.arguments import LARGEST_NORMS, LEARNING_RATES
-from whynan.source.text import Place, apply_edits, parse_or_none
+from whynan.source.text import Place, apply_edits, is_python, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +48,7 @@ def training_changes(path: str, text: str) -> Iterator[TrainingChange]:
         if cls.rpartition(".")[2] in text and not isinstance(found := constructions({path: text}, cls), str)
         for call in found
     ]
-    place = Place(text)
+    place = place_of(text)
     numbers = [node for node in map(_rate, place.parents) if node is not None]
     for parts, title in _PARTS:
         made = [_slower(call, default, parts) for call, default in calls]
@@ -145,7 +145,7 @@ def _clippings(path: str, place: Place, calls: list[Construction]) -> Iterator[T
             edited = apply_edits(text, [(line, line, unscaled + added)])
             if visible(place, node).get("torch") != "torch":
                 edited = with_imports(edited, ["torch"])
-            if parse_or_none(edited) is not None:
+            if is_python(edited):
                 title = f"gradients clipped to a norm of {largest}"
                 yield TrainingChange(title, "clipping", path, text, edited, largest=float(largest))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from whynan.source.dataflow import mutated_name, root_of
-from whynan.source.text import Place, parse_or_none
+from whynan.source.text import Place, is_python, parse_or_none, place_of
 from whynan.verify.in_place.visits import ARRAY
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def without_bad_rows(text: str, visits: Visits) -> Omission | None:
 
     There is none where something else may be matched with it row by row, as labels are: it would belong to other rows.
     """
-    place = Place(text)
+    place = place_of(text)
     for visit in visits.visits:
         for key, table in visit.values.items():
             name = key.removeprefix(ARRAY)
@@ -137,7 +137,7 @@ def _length(value: Any) -> int | None:
 
 def row_texts(text: str) -> list[str]:
     """All that leaving out rows makes of a file's text: below each assignment of a name and what is written into it."""
-    place = Place(text)
+    place = place_of(text)
     names = {node.id for node in place.parents if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     made = [(name, node) for name in sorted(names) for node in _made(place, name)]
     texts = (_without_rows(place, node, name, of_numpy=kind) for name, node in made for kind in (False, True))
@@ -154,7 +154,7 @@ def _without_rows(place: Place, made: ast.stmt, name: str, *, of_numpy: bool) ->
     newline = "\r\n" if "\r\n" in place.text else "\n"
     line = f"{newline}{place.text[place.line_start(made.lineno) : start]}{name} = {name}[{kept}]"
     edited = place.text[:end] + line + place.text[end:]
-    return edited if parse_or_none(edited) is not None else None
+    return edited if is_python(edited) else None
 
 
 def _bad_rows(table: Any) -> list[int]:
