@@ -207,7 +207,7 @@ def without_proofs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
         return
     from whynan.run.watch.replays import ReplayRerunner
 
-    def as_it_is(_again: ReplayRerunner, report: Report, **_: object) -> Report:
+    def as_it_is(_again: ReplayRerunner, report: Report, *_: object) -> Report:
         return report
 
     monkeypatch.setattr(ReplayRerunner, "prove_report", as_it_is)

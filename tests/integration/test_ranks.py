@@ -72,7 +72,7 @@ CASES = [
     ("training.py", "shards", "2"),
     ("training.py", "statistics", "0"),
 ]
-SAMPLE = [(CASES[1], "trace"), (CASES[5], "watch"), (CASES[6], "watch"), (CASES[8], "watch")]
+SAMPLE = [(CASES[1], "trace"), (CASES[5], "watch"), (CASES[8], "watch")]
 
 
 def cases(*sample: tuple[tuple[str, ...], str]) -> pytest.MarkDecorator:

@@ -150,7 +150,7 @@ def _fail_all(program: Program, points: list[tuple[Place, int, type[BaseExceptio
 
 
 def _sample(name: str) -> list[tuple[Place, int, type[BaseException]]]:
-    """One call of each place, the first, the last or one between, in the first program that comes by it.
+    """One call of a third of the places, the first, the last or one between, in the first program that comes by it.
 
     All calls of all places are those of the full check.
     """
@@ -161,7 +161,7 @@ def _sample(name: str) -> list[tuple[Place, int, type[BaseException]]]:
         if not any(place in _calls(other.name) for other in before):
             number = drawn.choice([1, drawn.randint(1, count), count])
             points.append((place, number, drawn.choice(ERRORS)))
-    return points
+    return points[::3]
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))

@@ -193,8 +193,15 @@ def called_back() -> None:
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize("waits", [False, True])
-@pytest.mark.parametrize("run", [watched, called_back])
+@pytest.mark.parametrize(
+    ("run", "waits"),
+    [
+        (watched, False),
+        (called_back, True),
+        pytest.param(watched, True, marks=pytest.mark.full),
+        pytest.param(called_back, False, marks=pytest.mark.full),
+    ],
+)
 def test_the_finding_of_a_watch_is_there_before_its_proof(
     run: Callable[[], None], waits: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
