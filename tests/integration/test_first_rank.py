@@ -140,6 +140,7 @@ BAD = [
     Expected("stages", 1, "backward", "send"),
     Expected("shards", 1, "backward", SCATTER),
     Expected("low_rank", 1, "backward", "a collective"),
+    Expected("parts", 1, "optimizer", step=1),
 ]
 SAMPLE = ("replicas", "sums", "evaluation", "shards")
 
@@ -167,6 +168,15 @@ def test_one_report_names_the_rank_and_the_line_that_were_first(expected: Expect
     assert ends <= {"stopped", "blocked", "ended"}
     # one rank speaks
     assert done.stderr.count("1 error (") == 1
+
+
+def test_an_element_of_a_weight_in_parts_is_told_by_its_index_in_the_whole(tmp_path: Path) -> None:
+    done = ran(tmp_path / "bad", "parts", "bad")
+    assert done.report is not None, done.stderr
+    element = done.report["findings"][0]["element"]
+    assert (element["tensor"], element["index"], element["shape"]) == ("weight", [2, 0], [3, 4])
+    assert (element["global_index"], element["global_shape"]) == ([5, 0], [6, 4])
+    assert "[5, 0] of weight, f32[6, 4], is NaN, and 3 more of the 12 on this rank" in done.stderr
 
 
 def test_a_value_that_does_no_harm_where_it_was_born_is_told_as_arrived(tmp_path: Path) -> None:

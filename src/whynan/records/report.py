@@ -85,7 +85,11 @@ class Operand(Record):
 
 
 class Element(Record):
-    """The first offending element in row-major order, and how many of how many were born here."""
+    """The first offending element in row-major order, and how many of how many were born here.
+
+    Of a tensor in parts over several processes (``DTensor``) all that is of the part of this one; ``global_index`` and
+    ``global_shape`` are of the whole tensor, where the part is a block of it.
+    """
 
     index: tuple[int, ...] | None
     output: int = 0
@@ -97,6 +101,8 @@ class Element(Record):
     count: int
     total: int
     operands: tuple[Operand, ...] = ()
+    global_index: tuple[int, ...] | None = None
+    global_shape: tuple[int, ...] | None = None
 
 
 class ForwardOperand(Record):

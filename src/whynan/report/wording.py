@@ -273,7 +273,8 @@ def element(found: Element, *, entered: bool = False, lost: bool = False) -> str
 
     What has `entered` is nobody's result; of what is `lost` the value is not known.
     """
-    array = array_of(found.dtype, found.shape)
+    array = array_of(found.dtype, found.global_shape or found.shape)
+    index = found.index if found.global_index is None else found.global_index
     named = [found.tensor] if found.tensor else []
     if found.list_index is not None:
         named.append(f"list entry {found.list_index}")
@@ -282,9 +283,10 @@ def element(found: Element, *, entered: bool = False, lost: bool = False) -> str
     if not found.shape and not named:
         named = ["the value" if entered else "the result"]
     holder = f"{', '.join(named)}, {array}," if named else array
-    where = "an element of " if found.index is None else f"{index_text(found.index)} of " if found.index else ""
+    where = "an element of " if index is None else f"{index_text(index)} of " if index else ""
     others = found.count - 1
-    more = f", and {others:,} more of {found.total:,}" if others > 0 else f", 1 of {found.total:,}"
+    of = f"{found.total:,}" if found.global_index is None else f"the {found.total:,} on this rank"
+    more = f", and {others:,} more of {of}" if others > 0 else f", 1 of {of}"
     finite = found.value is not None and math.isfinite(found.value)
     value = f" is {value_text(found.value) if finite else bad_word(found.value)}"
     return f"{where}{holder}{'' if lost else value}{more if found.total > 1 else ''}"

@@ -348,7 +348,8 @@ FACTS: Final[Mapping[type, Table]] = {
     ForwardOperand: {"name": argument, "expression": dropped, **_ELEMENT_OF_A_ROW},
     Element: {
         "index": kept, "output": kept, "list_index": kept, "tensor": tensor, "shape": kept, "dtype": dtype,
-        "value": nonfinite, "count": kept, "total": kept, "operands": record,
+        "value": nonfinite, "count": kept, "total": kept, "operands": record, "global_index": kept,
+        "global_shape": kept,
     },
     Data: {
         "kind": kept, "name": alias("place"), "file": alias("file"), "site": record, "computed": record,

@@ -440,6 +440,20 @@ def shards():
         lines.append(loss.item().hex())
 
 
+def parts():
+    """Weights in parts, whose optimizer divides by nothing else than the gradient of the last row, which is 0."""
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 6)
+    fully_shard(model, mesh=init_device_mesh("cpu", (world,)))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, eps=0.0)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = model(torch.rand(4, 4))[:, : 5 if BAD else 6].square().mean()
+        loss.backward()
+        optimizer.step()  # born parts
+        lines.append(loss.item().hex())
+
+
 def low_rank():
     model = DistributedDataParallel(small())
     state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=0.5)

@@ -136,11 +136,6 @@ class Names:
             label = self._labels[root] = found or f"{type(root).__name__} {self.number(root)}"
         return f"{label}.{name}"
 
-    def parameter_name(self, tensor: Tensor) -> str | None:
-        """The name of a parameter or buffer; None for anything else."""
-        name, kind = self.describe(tensor)
-        return name if kind in ("parameter", "buffer") else None
-
     def forget(self, tensor: Tensor) -> None:
         """Keep no weak reference to a tensor."""
         self.given.pop(id(tensor), None)

@@ -207,6 +207,23 @@ def local(tensor: Tensor) -> Tensor | None:
         return tensor if tensor.data_ptr() or not tensor.numel() else None
 
 
+def global_block(tensor: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Where the part of a ``DTensor`` that lies in this process begins in the whole, and the shape of that.
+
+    None for every other tensor, and for a part that is no block: two dimensions of a mesh may interleave their rows.
+    """
+    placements = getattr(tensor, "placements", None)
+    if placements is None or not isinstance(getattr(tensor, "_local_tensor", None), torch.Tensor):
+        return None
+    from torch.distributed.tensor import Partial, Replicate, Shard
+    from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
+
+    if any(type(placement) not in (Shard, Replicate, Partial) for placement in placements):
+        return None
+    shape, offset = compute_local_shape_and_global_offset(tensor.shape, tensor.device_mesh, placements)
+    return (tuple(offset), tuple(tensor.shape)) if tuple(shape) == tuple(tensor._local_tensor.shape) else None
+
+
 def elements(tensor: Tensor) -> Tensor:
     """The tensor that holds another's elements: the values of a sparse or nested one, else itself."""
     if tensor.layout in COMPRESSED or (tensor.is_nested and tensor.layout is torch.strided):

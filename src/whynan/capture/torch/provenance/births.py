@@ -23,6 +23,7 @@ from whynan.capture.torch.provenance.operands import (
     element_of,
     element_operands,
     first_index,
+    in_whole,
     kind_of,
     place_in_forward,
 )
@@ -277,10 +278,12 @@ class BadEvents:
         in_own_step = event.phase == "optimizer" and live.lane.optimizer_own
         if row.phase == 0 or in_own_step or (event.phase == "backward" and event.forward_op is None):
             operands = self._spelled(row, row_of_operands.operator, operands, args)
-        name = context.names.parameter_name(output)
+        name, held, whole = context.names.describe_with_base(output)
+        name = name if held in ("parameter", "buffer") else None
         if name is None and operator.mutable and event.phase == "optimizer" and output.is_leaf and output.requires_grad:
             name = context.names.leaf_name(output)
         element = element_of(output, born, number_of_output(operator, question, index), entry, operands, name, count)
+        element = in_whole(element, whole)
         kind = kind_of(operator, element.value, operands)
         ahead = place_in_forward(operator, args, place)
         key = (context.sites.key(row.site), operator.name, event.phase, kind, event.grad_fn, context.scope)

@@ -12,7 +12,14 @@ from whynan.capture.torch import shadow_memory
 from whynan.capture.torch.event_log import Held
 from whynan.capture.torch.provenance.attribution import scalars
 from whynan.capture.torch.provenance.before_the_run import find_computation
-from whynan.capture.torch.provenance.operands import dtype_name, element_of, finite_range, first_index, value_at
+from whynan.capture.torch.provenance.operands import (
+    dtype_name,
+    element_of,
+    finite_range,
+    first_index,
+    in_whole,
+    value_at,
+)
 from whynan.capture.torch.shadow_memory import bad_mask, nan_mask, store
 from whynan.floats import infinity
 from whynan.ops.spelling import spells_nonfinite
@@ -116,7 +123,8 @@ class Entries:
                     note = Note.create("ahead", place=self.ahead)
                 element = element_of(tensor, mask, 0, None, () if beyond is None else (beyond,), name)
                 if whole is not None and whole is not holder:
-                    element = _element_in(whole, holder, mask, element)
+                    named = shadow_memory.is_plain(whole)
+                    element = _element_in(whole, holder, mask, element) if named else in_whole(element, whole)
                 row = made if exchanged else constant if literal else None
                 if beyond is None or constant is None:
                     birth = self._birth(note, element, event, row, is_nan=is_nan, literal=literal)

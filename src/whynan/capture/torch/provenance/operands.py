@@ -10,7 +10,7 @@ import torch
 from whynan.capture.provenance.dependence import broadcast_index, magnitude_of, operand_by_role
 from whynan.capture.torch.event_log import Held
 from whynan.capture.torch.provenance import interventions
-from whynan.capture.torch.shadow_memory import is_strided
+from whynan.capture.torch.shadow_memory import global_block, is_strided
 from whynan.ops.table import TORCH
 from whynan.records import Element, Operand
 
@@ -308,6 +308,16 @@ def element_of(
         total=output.numel(),
         operands=operands,
     )
+
+
+def in_whole(element: Element, whole: Any) -> Element:
+    """An element of the part of a ``DTensor`` that lies in this process, with its place in the whole."""
+    block = global_block(whole)
+    if block is None or element.index is None or element.shape != tuple(whole._local_tensor.shape):
+        return element
+    offset, shape = block
+    index = tuple(first + place for first, place in zip(offset, element.index, strict=True))
+    return element.model_copy(update={"global_index": index, "global_shape": shape})
 
 
 def from_list(row: Row, held: list[Any], position: tuple[int, ...]) -> tuple[Held, tuple[int, ...]] | None:
