@@ -66,7 +66,8 @@ class ComplexCall:
         real, imag = (apply(self._of_part(index)) for index in range(2))
         if isinstance(real, Variable) and isinstance(imag, Variable):
             return Pair(real, imag)
-        assert not isinstance(real, Variable) and not isinstance(imag, Variable)
+        assert not isinstance(real, Variable)
+        assert not isinstance(imag, Variable)
         return [Pair(*pair) for pair in zip(real, imag, strict=True)]
 
     def _operands(self) -> list[Pair]:
