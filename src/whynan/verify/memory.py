@@ -66,7 +66,9 @@ def layout_of(tensor: Tensor) -> Layout:
 
     if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
         raise UnrecordableError("a tensor that is sparse, quantised or nested")
-    return Layout(tensor.dtype, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
+    # a conjugated view has the memory of another tensor, and other numbers
+    kind = (tensor.dtype, tensor.is_conj(), tensor.is_neg()) if tensor.is_conj() or tensor.is_neg() else tensor.dtype
+    return Layout(kind, tuple(tensor.shape), tuple(tensor.stride()), int(tensor.storage_offset()))
 
 
 def _offsets(layout: Layout) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from whynan.ops.table import TORCH
 from whynan.verify.arrays import array_of, dtype_name, tensors_in, with_tensors
 from whynan.verify.memory import Memory, Name, UnrecordableError, layout_of
-from whynan.verify.oracle.calls import Program, Ref, Step
+from whynan.verify.oracle.calls import Program, Ref, Step, names_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -92,7 +92,7 @@ class _Recorder(TorchDispatchMode):
         for step in reversed(self.steps):
             if needed.intersection(step.outputs):
                 steps.append(step)
-                needed.update(_names_in(step.arguments))
+                needed.update(names_in(step.arguments))
         return Program(
             "aten",
             inputs,
@@ -295,19 +295,19 @@ class _Recorder(TorchDispatchMode):
         name = f"v{len(self.dtypes)}"
         self.dtypes[name], self.shapes[name] = dtype, shape
         self.steps.append(Step(op, arguments, (name,), (dtype,), (shape,)))
-        if op != "aten.detach.default" and self._moving.intersection(_names_in(arguments)):
+        if op != "aten.detach.default" and self._moving.intersection(names_in(arguments)):
             self._moving.add(name)
         return name
 
     def _step(
         self, op: str, arguments: dict[str, Any], outs: list[Tensor], result: tuple[Any, ...] | None
     ) -> tuple[str, ...]:
-        moving = op != "aten.detach.default" and bool(self._moving.intersection(_names_in(arguments)))
+        moving = op != "aten.detach.default" and bool(self._moving.intersection(names_in(arguments)))
         names: list[str] = []
         for each in outs:
             name = f"v{len(self.dtypes)}"
             self.dtypes[name], self.shapes[name] = dtype_name(each), tuple(each.shape)
-            if moving and each.is_floating_point():
+            if moving and (each.is_floating_point() or each.is_complex()):
                 self._moving.add(name)
             names.append(name)
         kinds, shapes = tuple(self.dtypes[n] for n in names), tuple(self.shapes[n] for n in names)
@@ -352,7 +352,7 @@ def _is_value_free(func: Any, kept: dict[str, Any]) -> bool:
     """Whether an operation's result depends on no number that it is given: zeros, random numbers, a draw."""
     base = _base(func)
     drawn = torch.Tag.nondeterministic_seeded in func.tags
-    if not any(True for _ in _names_in(kept)) or base.endswith(_VALUELESS) or base.startswith(("new_", "empty")):
+    if not any(True for _ in names_in(kept)) or base.endswith(_VALUELESS) or base.startswith(("new_", "empty")):
         return True
     if drawn and base in TORCH.having("drawn"):
         return True
@@ -366,14 +366,6 @@ def _results(func: Any, outs: list[Tensor]) -> tuple[Any, ...] | None:
     if func._schema.name == "aten::detach" or all(o.is_floating_point() or o.is_complex() for o in outs):
         return None
     return tuple(None if o.is_floating_point() or o.is_complex() else array_of(o) for o in outs)
-
-
-def _names_in(value: Any) -> list[str]:
-    if isinstance(value, Ref):
-        return [value.name]
-    if isinstance(value, dict):
-        return [name for v in value.values() for name in _names_in(v)]
-    return [name for v in value for name in _names_in(v)] if isinstance(value, list) else []
 
 
 def _refuse_own_backward(output: Tensor) -> None:

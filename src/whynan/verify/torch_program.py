@@ -47,8 +47,6 @@ class TorchProgram:
 
     def oracle_program(self, arguments: Mapping[str, Any], needs_grad: frozenset[str] = frozenset()) -> Program:
         """What the function does on these arguments, for the oracle; raises ``UnknowableError``."""
-        if any(tensor.is_complex() for tensor in tensors_in(arguments).values()):
-            raise UnknowableError("complex numbers")
         try:
             with isolated_random_state():
                 return record_program(self.function, arguments, needs_grad=needs_grad)
@@ -69,6 +67,55 @@ class TorchProgram:
     def shrink_case(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
         """A large case cut down to where original and repaired differ; None where the function does not take it so."""
         return shrink_dimensions(self, case, new, seed)
+
+
+def in_real_parts(
+    functions: Iterable[Callable[..., Any]], visits: Sequence[Mapping[str, Any]]
+) -> tuple[list[Callable[..., Any]], list[Mapping[str, Any]]]:
+    """Functions of real tensors alone: each complex one of a visit is a pair, of its real and imaginary parts.
+
+    Each returns the parts of a complex tensor as two.
+    """
+    names = {name for visit in visits for name, tensor in tensors_in(visit).items() if tensor.is_complex()}
+
+    def joined(name: str, value: Any) -> Any:
+        if name in names:
+            return torch.complex(*value)
+        if isinstance(value, (tuple, list)):
+            return type(value)(joined(f"{name}[{i}]", one) for i, one in enumerate(value))
+        return value
+
+    def of_parts(function: Callable[..., Any]) -> Callable[..., Any]:
+        def computed(**arguments: Any) -> Any:
+            returned = function(**{name: joined(name, value) for name, value in arguments.items()})
+            outputs = returned if isinstance(returned, (tuple, list)) else (returned,)
+            parts = tuple(part for output in outputs for part in _parts(output))
+            return parts if len(parts) != len(outputs) else returned
+
+        return computed
+
+    parted: list[Mapping[str, Any]] = [{n: _in_parts(v, flat=not n) for n, v in visit.items()} for visit in visits]
+    return [of_parts(function) for function in functions], parted
+
+
+def _parts(value: Any) -> tuple[Any, ...]:
+    return (value.real, value.imag) if _is_complex(value) else (value,)
+
+
+def _in_parts(value: Any, *, flat: bool) -> Any:
+    """An argument with a pair for each complex tensor; `flat`: one after the other, as outputs and their gradients."""
+    if isinstance(value, (tuple, list)):
+        if flat:
+            return tuple(part for one in value for part in (_in_parts(one, flat=True) if _is_complex(one) else (one,)))
+        return type(value)(_in_parts(one, flat=False) for one in value)
+    if not _is_complex(value):
+        return value
+    held = value.detach().resolve_conj()
+    return tuple(part.clone().requires_grad_(value.requires_grad) for part in (held.real, held.imag))
+
+
+def _is_complex(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.is_complex()
 
 
 class _Overflows(TorchDispatchMode):

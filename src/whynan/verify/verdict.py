@@ -95,12 +95,13 @@ def judge(
     though no greater one than is healthy, or than the logarithm of one. What ``widens`` may be of a wider dtype, which
     the verdict says. The same arguments have the same verdict. Raises ``UsageError`` where the repaired does.
     """
-    from whynan.verify.torch_program import TorchProgram
+    from whynan.verify.torch_program import TorchProgram, in_real_parts
 
     asked = Question(kind, seed, rounded=rounded, widens=widens)
-    judgement = Judgement(TorchProgram(original), TorchProgram(repaired), asked)
+    (old, new), visits = in_real_parts((original, repaired), _latest_visits(captured))
+    judgement = Judgement(TorchProgram(old), TorchProgram(new), asked)
     try:
-        return judgement.verdict(captured_samples(_latest_visits(captured)))
+        return judgement.verdict(captured_samples(visits))
     except RejectedError as reason:
         return judgement.fix_verdict("rejected", str(reason))
 

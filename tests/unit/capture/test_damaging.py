@@ -182,3 +182,14 @@ def test_a_second_moment_that_overflowed_freezes_its_weight() -> None:
         report = traced(work)
         assert report.verdict == "damaged"
         assert ("parameter", 1) in {(r.kind, r.bad) for r in report.damaging[0].reaches}
+
+
+def test_windows_that_overlap_add_up_what_they_carry() -> None:
+    def program() -> Tensor:
+        window = torch.hann_window(8)
+        spec = torch.stft(torch.zeros(64), 8, 2, window=window, return_complex=True)
+        return torch.istft(spec / spec.abs(), 8, 2, window=window)
+
+    (finding,) = whynan.explain(program).findings
+    assert finding.site is not None
+    assert finding.site.code == "spec / spec.abs()"

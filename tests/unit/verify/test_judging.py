@@ -419,7 +419,19 @@ def test_complex_inputs_are_judged() -> None:
         return (z.real / z.abs()).sum(-1)
 
     found = judge(original, lambda z: (z.real / z.abs().clamp_min(1e-30)).sum(-1), [{"z": z}], kind="guard")
-    assert found.status in ("verified", "unverified")
+    assert found.status == "distorting"  # it moves numbers below 1e-30
+
+
+def test_a_complex_quotient_is_judged_by_its_parts() -> None:
+    z = torch.complex(drawn(8, 8), drawn(8, 8, seed=1))
+    z[0, 0] = 0
+
+    def repaired(z: Any, shift: float = 0.0) -> Any:
+        size = z.abs()
+        return z / torch.where(size == 0, 1, size + shift)
+
+    assert judge(lambda z: z / z.abs(), repaired, [{"z": z}], kind="guard").status == "guarded"
+    assert judge(lambda z: z / z.abs(), lambda z: repaired(z, 0.1), [{"z": z}], kind="guard").status == "rejected"
 
 
 def below(operand: Any, least: Callable[[torch.finfo], float]) -> Any:

@@ -59,6 +59,15 @@ class Program:
     differentiable: frozenset[str] = frozenset()
 
 
+def names_in(value: Any) -> list[str]:
+    """The names that an argument of a step, or all of them, refer to."""
+    if isinstance(value, Ref):
+        return [value.name]
+    if isinstance(value, dict):
+        return [name for v in cast("dict[str, Any]", value).values() for name in names_in(v)]
+    return [name for v in cast("list[Any]", value) for name in names_in(v)] if isinstance(value, list) else []
+
+
 # -- One step of a program while it is evaluated: its arguments as variables and numbers, and its results in the run
 
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from whynan.floats.formats import FORMATS
 from whynan.verify.oracle.balls import Ball, midpoint, precision, radius
-from whynan.verify.oracle.calls import Call, Unsupported, numbers_of
+from whynan.verify.oracle.calls import Call, names_in, numbers_of
+from whynan.verify.oracle.complex_numbers import ComplexCall, Pair, is_complex
 from whynan.verify.oracle.elements import Elements, plain
 from whynan.verify.oracle.functions import Functions
-from whynan.verify.oracle.table import operator, rounds
+from whynan.verify.oracle.table import ATEN, canonical, operator, rounds
 from whynan.verify.oracle.tape import Decisions, Tape, Variable
 
 if TYPE_CHECKING:
@@ -221,6 +222,7 @@ class _Run:
         self._draws = None if seed is None else np.random.default_rng(seed)
         self._dtypes = dict(program.dtypes)
         self._known: dict[str, Variable] = {}
+        self._pairs: dict[str, Pair] = {}
 
     def exact(self, bits: int) -> Exact:
         """The outputs and gradients at this precision."""
@@ -229,6 +231,9 @@ class _Run:
             for name, value in self._program.constants.items():
                 numbers = numbers_of(value)
                 self._dtypes.setdefault(name, str(numbers.dtype))
+                if np.iscomplexobj(numbers):
+                    self._pairs[name] = Pair(tape.constant(numbers.real), tape.constant(numbers.imag))
+                    continue
                 self._known[name] = tape.constant(numbers)
             leaves = {name: self._enter(name) for name in self._program.inputs}
             for step in self._program.steps:
@@ -265,13 +270,27 @@ class _Run:
             for name, value in zip(step.outputs, step.result, strict=True):
                 self._known[name] = tape.constant(numbers_of(value))
             return
-        if any("complex" in dtype for dtype in step.dtypes):
-            raise Unsupported(f"{step.op} (complex)")
+        if is_complex(" ".join(step.dtypes)) or any(name in self._pairs for name in names_in(step.arguments)):
+            self._take_complex(step)
+            return
         name, apply = operator(self._program, step)
         found = apply(Call(step, self._functions, self._known, self._dtypes, name))
         made = [found] if isinstance(found, Variable) else list(found)
         for output, dtype, variable in zip(step.outputs, step.dtypes, made, strict=False):
             self._known[output] = self._with_noise(variable, dtype) if rounds(name) else variable
+
+    def _take_complex(self, step: Step) -> None:
+        """A step of complex numbers, each of which is a pair of variables."""
+        name = canonical(step.op)
+        call = ComplexCall(Call(step, self._functions, self._known, self._dtypes, name), self._pairs, self._dtypes)
+        found = call.result(name, ATEN.get(name) if self._program.dialect == "aten" else None)
+        made = found if isinstance(found, list) else [found]
+        for output, dtype, one in zip(step.outputs, step.dtypes, made, strict=False):
+            if isinstance(one, Variable):
+                self._known[output] = self._with_noise(one, dtype)
+                continue
+            parts = "float64" if dtype.endswith("128") else "float32"
+            self._pairs[output] = Pair(*(self._with_noise(part, parts) if rounds(name) else part for part in one))
 
     def _with_noise(self, variable: Variable, dtype: str) -> Variable:
         form = FORMATS.get(dtype.rpartition(".")[2])

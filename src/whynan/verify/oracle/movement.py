@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # pyright: reportUnknownArgumentType=false
 
 
-_MOVED: Final = frozenset("self input tensors tensor src source values value".split())
+MOVED: Final = frozenset("self input tensors tensor src source values value".split())
 """The arguments whose elements are moved; other tensors are indices and masks, and are read."""
 _VIEWS: Final = """
     view _unsafe_view _reshape_copy permute transpose t squeeze unsqueeze expand select slice split split_with_sizes
@@ -48,7 +48,7 @@ class _Places:
 
     def arguments(self) -> dict[str, Any]:
         """The arguments to run the operator with."""
-        return {name: self._argument(value, name in _MOVED) for name, value in self._call.step.arguments.items()}
+        return {name: self._argument(value, name in MOVED) for name, value in self._call.step.arguments.items()}
 
     def _argument(self, value: Any, moved: bool) -> Any:
         import torch
@@ -90,7 +90,7 @@ def _run(call: Call, places: _Places) -> Any:
             return operator(**arguments)
         except (RuntimeError, NotImplementedError):
             # some are written for floating-point numbers only, of which these hold every place exactly
-            return operator(**{name: _floating(value, name in _MOVED) for name, value in arguments.items()})
+            return operator(**{name: _floating(value, name in MOVED) for name, value in arguments.items()})
 
 
 def _floating(value: Any, moved: bool) -> Any:

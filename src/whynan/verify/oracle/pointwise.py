@@ -260,7 +260,7 @@ POINTWISE: Final[Mapping[str, Operator]] = {
     "rsub": _rsub,
     "mul": two(lambda f, x, y: f.mul(x, y)),
     "div": _div,
-    "neg": one(lambda f, x: f.neg(x)),
+    **dict.fromkeys(("neg", "_neg_view"), one(lambda f, x: f.neg(x))),
     "abs": one(lambda f, x: f.abs(x)),
     "sign": _sign,
     "sgn": _sign,

@@ -30,7 +30,9 @@ def agrees(function: Callable[..., Any], rtol: float = 1e-12, /, **inputs: torch
     found = exact(program, inputs, dict(zip(floating, behind, strict=True)))
     pairs = [(found.outputs[name], o.detach()) for name, o in zip(floating, outs, strict=True)]
     pairs += [(found.gradients[n], g) for n, g in zip(wanted, gradients, strict=True) if g is not None]
-    return all(np.allclose(balls.midpoint(), torch_.numpy(), rtol=rtol, atol=1e-13) for balls, torch_ in pairs)
+    return all(
+        np.allclose(balls.midpoint(), torch_.resolve_neg().numpy(), rtol=rtol, atol=1e-13) for balls, torch_ in pairs
+    )
 
 
 def drawn(*shape: int) -> torch.Tensor:
@@ -178,3 +180,35 @@ def test_a_wrong_adjoint_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert agrees(torch.sin, x=drawn(3))
     monkeypatch.setitem(functions._FACTORS, "sin", lambda f, x, y: f.elementwise("sin", x))
     assert not agrees(torch.sin, x=drawn(3))
+
+
+def joined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of complex numbers as one of their parts."""
+
+    def of_parts(a: Any, b: Any, c: Any, d: Any) -> Any:
+        found = function(torch.complex(a, b), torch.complex(c, d))
+        return torch.view_as_real(found.resolve_conj()) if found.is_complex() else found
+
+    return of_parts
+
+
+COMPLEX: dict[str, Callable[..., Any]] = {
+    "mul": lambda z, w: z * w,
+    "div": lambda z, w: z / w,
+    "div by real": lambda z, w: z / w.real,
+    "abs": lambda z, w: z.abs() ** 0.3 + w.abs(),
+    "angle": lambda z, w: (z * w.conj()).angle(),
+    "sgn": lambda z, w: torch.sgn(z) - w,
+    "sqrt": lambda z, w: torch.sqrt(z - w),
+    "exp and log": lambda z, w: torch.exp(z) + torch.log(w),
+    "polar": lambda z, w: torch.polar(z.abs(), w.real),
+    "moved": lambda z, w: torch.cat([z, w], 1).t().mean(0),
+    "chosen": lambda z, w: torch.where(z.abs() > w.abs(), z, 0) + 2 * w,
+    "squared": lambda z, w: z**2 - 1 + torch.reciprocal(w),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_complex_numbers(name: str) -> None:
+    parts = {part: drawn(3, 4) - 0.5 for part in "abcd"}
+    assert agrees(joined(COMPLEX[name]), **parts)
