@@ -224,6 +224,16 @@ def test_an_error_of_ours_does_not_reach_the_program(
         assert module.f(1) == 2
 
 
+def test_each_array_of_numpys_is_kept_as_what_it_was(loaded: Callable[[str], ModuleType]) -> None:
+    """Their tensors are made for a moment: the next one may have the identity of the last."""
+    text = "def scaled(x, mean, std):\n    y = (x - mean) / std\n    return y\n"
+    module = loaded(text)
+    given = {name: np.full(6, number, np.float32) for number, name in enumerate(("x", "mean", "std"))}
+    found = visits_of(module, text, 2, lambda: module.scaled(*given.values()))
+    first = found.visits[0].values
+    assert {name: first[f"numpy {name}"].tolist() for name in given} == {n: a.tolist() for n, a in given.items()}
+
+
 def test_numbers_of_numpys_are_numbers(loaded: Callable[[str], ModuleType]) -> None:
     text = "import numpy as np\n\n\ndef scaled(x, rates, epoch):\n    y = x / rates[epoch]\n    return y\n"
     module = loaded(text)

@@ -160,7 +160,7 @@ class Recorder:
             frame.f_locals.clear()
         self._seen[place] += 1
         visit = _StoredVisit(self._function.lines[place], self._seen[place] <= _FIRST_KEPT, {}, _grad_enabled())
-        alive: dict[int, Tensor] = {}
+        alive: dict[int, tuple[Tensor, Tensor]] = {}
         with _without_torch_modes():
             for chain in self._function.chains:
                 self._add(visit, ".".join(chain.written), resolve_chain(chain, names, frame.f_globals), alive)
@@ -188,7 +188,7 @@ class Recorder:
     def _show(self, text: str, value: Any, frame: types.FrameType) -> None:
         recent = self._recent.get(id(frame), [])[-_RECENT:]
         lacking = [visit for visit in recent if not {text, ARRAY + text} & visit.values.keys()]
-        alive: dict[int, Tensor] = {}
+        alive: dict[int, tuple[Tensor, Tensor]] = {}
         for visit in lacking:
             self._release(visit)
             with _without_torch_modes():
@@ -196,7 +196,7 @@ class Recorder:
             self._hold(visit)
         self._evict_visits()
 
-    def _add(self, visit: _StoredVisit, text: str, value: Any, alive: dict[int, Tensor]) -> None:
+    def _add(self, visit: _StoredVisit, text: str, value: Any, alive: dict[int, tuple[Tensor, Tensor]]) -> None:
         array: Any = value
         if type(array) is np.ndarray and array.dtype.name in _ARRAYS:
             import torch
@@ -208,7 +208,7 @@ class Recorder:
             if getattr(kept, "is_floating_point", None) is not None and visit.differentiated and value.requires_grad:
                 visit.needs_grad.add(text)
 
-    def _copy(self, name: str, value: Any, alive: dict[int, Tensor], depth: int = 0) -> Any:
+    def _copy(self, name: str, value: Any, alive: dict[int, tuple[Tensor, Tensor]], depth: int = 0) -> Any:
         """A value as a visit holds it; ``_MISSING`` for what it holds none of."""
         if value is None or type(value) in (bool, int, float, str):
             return value
@@ -224,12 +224,13 @@ class Recorder:
         tensor: Any = value
         return self._copy_tensor(name, tensor, alive) if _is_plain_tensor(tensor) else _MISSING
 
-    def _copy_tensor(self, name: str, tensor: Tensor, alive: dict[int, Tensor]) -> Tensor:
-        known = alive.get(id(tensor))
+    def _copy_tensor(self, name: str, tensor: Tensor, alive: dict[int, tuple[Tensor, Tensor]]) -> Tensor:
+        _, known = alive.get(id(tensor), (None, None))
         if known is None:
             last = self._last.get(name)
             known = last if last is not None and same_contents(last, tensor) else tensor.detach().clone()
-            alive[id(tensor)] = known
+            # held, or the next one that is made for an array of NumPy's may have its identity
+            alive[id(tensor)] = tensor, known
         self._last[name] = known
         return known
 
