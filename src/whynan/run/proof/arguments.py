@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import gc
 import inspect
 from dataclasses import dataclass
@@ -181,6 +180,13 @@ def _may_be_held(live: Any, call: Construction) -> bool:
     return bool(target.function) and not any(frame.f_code.co_name == target.function for frame in stack())
 
 
+def _is_named(kind: type, name: str, known: dict[int, bool]) -> bool:
+    """Whether a class, or one that it is derived from, has a name; a class of the program's need not be hashable."""
+    if id(kind) not in known:
+        known[id(kind)] = any(base.__name__ == name for base in kind.__mro__)
+    return known[id(kind)]
+
+
 def _is_held(live: Any, call: Construction) -> bool:
     """Whether an object is held as what a call assigns it to."""
     target = call.target
@@ -191,8 +197,8 @@ def _is_held(live: Any, call: Construction) -> bool:
         return any(frame.f_locals.get(target.name) is live for frame in frames)
     if not target.owner:
         return namespace_of(call.path).get(target.name) is live
-    is_owner = functools.cache(lambda kind: any(base.__name__ == target.owner for base in kind.__mro__))
-    owners = (one for one in gc.get_objects() if is_owner(type(one)))
+    known: dict[int, bool] = {}
+    owners = (one for one in gc.get_objects() if _is_named(type(one), target.owner, known))
     held = (vars(one) for one in owners if type(one).__dictoffset__)
     return any(live is part.get(target.name) for names in held for part in (names, names.get("_modules") or {}))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.capture.ranks import is_one_of_several
+from whynan.config import PROOF_SECONDS
 from whynan.faults import report_internal_error
 from whynan.records import Finding, Fix, Note, Replay
 from whynan.report.notes import sentence
@@ -235,7 +236,8 @@ class WholeProgramProof:
         from whynan.run.output.files import write_text
 
         assert self._wanted is not None
-        seconds = TIMES * self._wanted["seconds"] + AT_LEAST
+        more = max(0.0, self._options.proof_seconds - PROOF_SECONDS)
+        seconds = TIMES * (self._wanted["seconds"] + more) + AT_LEAST
         run = {"program": self._beginning.program.to_document(), "options": self._options.to_document()}
         document = {**self._wanted, **run, "seconds": seconds - _SPARE}
         write_text(os.path.join(place, ASKED), json.dumps(document))

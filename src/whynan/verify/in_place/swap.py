@@ -18,7 +18,7 @@ from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, Gen
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 
 
 # -- The code objects of two texts of one file, paired by what they are the code of ------------------------------------
@@ -134,7 +134,7 @@ def swap_code(path: str, before: str, after: str | ast.Module) -> Generator[Swap
             stack.enter_context(_replace_linecache(name, str(after)))
         for names in found.namespaces:
             stack.enter_context(_bind_imports(names, _imports(before, after), filename))
-        stack.callback(_restore_new_functions, path, paired)
+        stack.callback(_restore_new_functions, {filename, *found.filenames}, paired)
         swap = _swap(found, paired, stack, _keyword_defaults(after))
         for cached in found.cached:
             _uncache(cached, stack)
@@ -233,7 +233,9 @@ class _LiveCode:
                 if frame.f_code in numbers:
                     self.running.add(frame.f_code)
         callables = [thing for thing in gc.get_objects() if type(thing) in _CALLABLES]
-        for function in _of_file(path, [thing for thing in callables if type(thing) is FunctionType]):
+        for function in _of_file(
+            lambda file: is_same_file(file, path), [thing for thing in callables if type(thing) is FunctionType]
+        ):
             code = function.__code__
             is_ours(code)
             self._add_namespace(function.__globals__)
@@ -268,17 +270,22 @@ def _frames() -> Iterator[Any]:
             innermost = innermost.f_back
 
 
-def _of_file(path: str, functions: list[FunctionType]) -> Iterator[FunctionType]:
+def _of_file(is_ours: Callable[[str], bool], functions: list[FunctionType]) -> Iterator[FunctionType]:
     """Those of a file, of all that a process holds: no code is hashed, which takes a second for all of them."""
     files = list(map(attrgetter("__code__.co_filename"), functions))
-    ours = {file for file in set(files) if is_same_file(file, path)}
+    ours = {file for file in set(files) if is_ours(file)}
     return compress(functions, map(ours.__contains__, files))
 
 
-def _restore_new_functions(path: str, paired: list[Pair]) -> None:
-    """Give functions of a file that were made meanwhile the code that they would have been made with."""
+def _restore_new_functions(filenames: Container[str], paired: list[Pair]) -> None:
+    """Give functions of a file that were made meanwhile the code that they would have been made with.
+
+    The program may be in another folder by then: the names of the file are those that were its own at first.
+    """
     olds = {pair.new: pair.old for pair in paired if pair.new is not None}
-    for function in _of_file(path, [thing for thing in gc.get_objects() if type(thing) is FunctionType]):
+    for function in _of_file(
+        filenames.__contains__, [thing for thing in gc.get_objects() if type(thing) is FunctionType]
+    ):
         code = function.__code__
         old = olds.get(code)
         if old is not None and code.co_qualname == old.co_qualname and code.co_freevars == old.co_freevars:

@@ -61,7 +61,7 @@ class ComplexCall:
             return _FORMULAS[name](self._call.functions, *self._operands())
         if name not in _LINEAR or apply is None:
             raise Unsupported(f"{self.step.op} (complex)")
-        if self._call.has("alpha", "accumulate", "dtype") and name not in ("add", "sub", "rsub", "sum", "mean"):
+        if self._call.has("alpha", "accumulate", "dtype") and name not in ("add", "sub", "rsub"):
             raise self._call.unsupported("complex")
         real, imag = (apply(self._of_part(index)) for index in range(2))
         if isinstance(real, Variable) and isinstance(imag, Variable):
@@ -139,7 +139,13 @@ def _sgn(f: Functions, z: Pair) -> Pair:
     size = _abs(f, z)
     zero = f.compare(size, f.zeros(size), (0,))
     safe = f.choose(zero, 1.0, size)
-    return Pair(f.div(z.real, safe), f.div(z.imag, safe))
+    return Pair(f.choose(zero, 0.0, f.div(z.real, safe)), f.choose(zero, 0.0, f.div(z.imag, safe)))
+
+
+def _angle(f: Functions, z: Pair) -> Variable:
+    """The argument; its gradient at 0 is 0, as PyTorch has it."""
+    zero = f.compare(_square(f, z), f.zeros(z.real), (0,))
+    return f.choose(zero, 0.0, f.atan2(z.imag, f.choose(zero, 1.0, z.real)))
 
 
 def _exp(f: Functions, z: Pair) -> Pair:
@@ -149,16 +155,6 @@ def _exp(f: Functions, z: Pair) -> Pair:
 
 def _log(f: Functions, z: Pair) -> Pair:
     return Pair(f.mul(f.log(_square(f, z)), 0.5), f.atan2(z.imag, z.real))
-
-
-def _sqrt(f: Functions, z: Pair) -> Pair:
-    """The root in the right half plane, of which the part without cancellation gives the other."""
-    size = f.sqrt(_square(f, z))
-    right = f.is_above(z.real, 0.0, or_equal=True)
-    major = f.sqrt(f.mul(f.add(size, f.abs(z.real)), 0.5))
-    minor = f.div(f.mul(z.imag, 0.5), major)
-    below = f.is_above(0.0, z.imag)
-    return Pair(f.choose(right, major, f.abs(minor)), f.choose(right, minor, f.choose(below, f.neg(major), major)))
 
 
 def _view_as_real(f: Functions, z: Pair) -> Variable:
@@ -182,10 +178,9 @@ _FORMULAS: Final[Mapping[str, Callable[..., Variable | Pair]]] = {
     "resolve_conj": lambda f, z: z,
     "abs": _abs,
     "sgn": _sgn,
-    "angle": lambda f, z: f.atan2(z.imag, z.real),
+    "angle": _angle,
     "exp": _exp,
     "log": _log,
-    "sqrt": _sqrt,
     "complex": lambda f, x, y: Pair(x.real, y.real),
     "polar": lambda f, r, t: Pair(f.mul(r.real, f.unary("cos", t.real)), f.mul(r.real, f.unary("sin", t.real))),
     "view_as_real": _view_as_real,

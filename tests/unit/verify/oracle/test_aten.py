@@ -199,7 +199,6 @@ COMPLEX: dict[str, Callable[..., Any]] = {
     "abs": lambda z, w: z.abs() ** 0.3 + w.abs(),
     "angle": lambda z, w: (z * w.conj()).angle(),
     "sgn": lambda z, w: torch.sgn(z) - w,
-    "sqrt": lambda z, w: torch.sqrt(z - w),
     "exp and log": lambda z, w: torch.exp(z) + torch.log(w),
     "polar": lambda z, w: torch.polar(z.abs(), w.real),
     "moved": lambda z, w: torch.cat([z, w], 1).t().mean(0),
@@ -212,3 +211,11 @@ COMPLEX: dict[str, Callable[..., Any]] = {
 def test_complex_numbers(name: str) -> None:
     parts = {part: drawn(3, 4) - 0.5 for part in "abcd"}
     assert agrees(joined(COMPLEX[name]), **parts)
+
+
+@pytest.mark.parametrize("function", [torch.sgn, torch.angle, torch.abs])
+def test_a_complex_number_that_is_0_has_the_gradient_that_pytorch_gives_it(function: Callable[..., Any]) -> None:
+    parts = {part: drawn(3, 4) - 0.5 for part in "abcd"}
+    for part in "ab":
+        parts[part][1] = 0.0
+    assert agrees(joined(lambda z, w: function(z) + w), **parts)

@@ -283,7 +283,7 @@ class BadEvents:
         if name is None and operator.mutable and event.phase == "optimizer" and output.is_leaf and output.requires_grad:
             name = context.names.leaf_name(output)
         element = element_of(output, born, number_of_output(operator, question, index), entry, operands, name, count)
-        element = in_whole(element, whole)
+        element = in_whole(element, output, whole)
         kind = kind_of(operator, element.value, operands)
         ahead = place_in_forward(operator, args, place)
         key = (context.sites.key(row.site), operator.name, event.phase, kind, event.grad_fn, context.scope)

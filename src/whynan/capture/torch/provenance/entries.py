@@ -124,7 +124,7 @@ class Entries:
                 element = element_of(tensor, mask, 0, None, () if beyond is None else (beyond,), name)
                 if whole is not None and whole is not holder:
                     named = shadow_memory.is_plain(whole)
-                    element = _element_in(whole, holder, mask, element) if named else in_whole(element, whole)
+                    element = _element_in(whole, holder, mask, element) if named else in_whole(element, holder, whole)
                 row = made if exchanged else constant if literal else None
                 if beyond is None or constant is None:
                     birth = self._birth(note, element, event, row, is_nan=is_nan, literal=literal)

@@ -310,10 +310,14 @@ def element_of(
     )
 
 
-def in_whole(element: Element, whole: Any) -> Element:
+def _layout(tensor: Tensor) -> tuple[object, ...]:
+    return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+
+
+def in_whole(element: Element, part: Tensor, whole: Any) -> Element:
     """An element of the part of a ``DTensor`` that lies in this process, with its place in the whole."""
     block = global_block(whole)
-    if block is None or element.index is None or element.shape != tuple(whole._local_tensor.shape):
+    if block is None or element.index is None or _layout(part) != _layout(whole._local_tensor):
         return element
     offset, shape = block
     index = tuple(first + place for first, place in zip(offset, element.index, strict=True))
