@@ -310,14 +310,14 @@ def element_of(
     )
 
 
-def _layout(tensor: Tensor) -> tuple[object, ...]:
-    return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
-
-
 def in_whole(element: Element, part: Tensor, whole: Any) -> Element:
     """An element of the part of a ``DTensor`` that lies in this process, with its place in the whole."""
     block = global_block(whole)
-    if block is None or element.index is None or _layout(part) != _layout(whole._local_tensor):
+    if block is None or element.index is None:
+        return element
+    here = whole._local_tensor
+    if (part.shape, part.stride(), part.storage_offset()) != (here.shape, here.stride(), here.storage_offset()):
+        # a view of it, whose indices are others
         return element
     offset, shape = block
     index = tuple(first + place for first, place in zip(offset, element.index, strict=True))
