@@ -220,24 +220,20 @@ class _LiveCode:
         cached: list[Any] = []
         same: dict[str, bool] = {}
 
-        def is_ours(code: CodeType) -> bool:
-            file = code.co_filename
+        def is_ours(file: str) -> bool:
             if file not in same:
                 same[file] = is_same_file(file, path)
                 self.filenames += [file] if same[file] else []
             return same[file]
 
         for frame in _frames():
-            if is_ours(frame.f_code):
+            if is_ours(frame.f_code.co_filename):
                 self._add_namespace(frame.f_globals)
                 if frame.f_code in numbers:
                     self.running.add(frame.f_code)
         callables = [thing for thing in gc.get_objects() if type(thing) in _CALLABLES]
-        for function in _of_file(
-            lambda file: is_same_file(file, path), [thing for thing in callables if type(thing) is FunctionType]
-        ):
+        for function in _of_file(is_ours, [thing for thing in callables if type(thing) is FunctionType]):
             code = function.__code__
-            is_ours(code)
             self._add_namespace(function.__globals__)
             if code in numbers:
                 self.functions[numbers[code]].append(function)
@@ -249,9 +245,9 @@ class _LiveCode:
                 cached.append(thing)
             elif kind in _SUSPENDED:
                 code = getattr(thing, _SUSPENDED[kind])
-                if is_ours(code) and code in numbers:
+                if is_ours(code.co_filename) and code in numbers:
                     self.running.add(code)
-        self.cached = [c for c in cached if (code := _code_of(c)) is not None and is_ours(code)]
+        self.cached = [c for c in cached if (code := _code_of(c)) is not None and is_ours(code.co_filename)]
 
     def _add_namespace(self, namespace: dict[str, Any]) -> None:
         if not any(namespace is known for known in self.namespaces):
