@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from whynan.compare.fingerprints import distance
-from whynan.compare.localisation import SAME, faulty_operation, foreign_operation, inner_pair, strange_weights
+from whynan.compare.localisation import (
+    SAME,
+    faulty_operation,
+    foreign_operation,
+    inner_pair,
+    strange_weights,
+    superfluous_operation,
+)
 from whynan.compare.sides.double import is_floating
 from whynan.compare.sides.operations import UnavailableError
 from whynan.compare.spelling import base
@@ -79,7 +86,8 @@ class Search:
                 break
             culprit = nearer
         if len(culprit.stretch.operations) > 1 and culprit.sort != "kernel":
-            operation = strange_weights(self._a, self._b, culprit)
+            operation = superfluous_operation(self._a, self._b, culprit)
+            operation = operation or strange_weights(self._a, self._b, culprit)
             operation = operation or faulty_operation(self._a, self._b, self._alignment, culprit)
             operation = operation or foreign_operation(culprit, _PASSING)
             operation = operation or _last_of(culprit, self._a.value(culprit.other_value))

@@ -153,6 +153,27 @@ def _partners(
             yield one
 
 
+def superfluous_operation(a: SideRun, b: SideRun, culprit: Culprit) -> Operation | None:
+    """The first operation without which a stretch comes to what A has: as if it gave one of its operands unchanged."""
+    target = a.value(culprit.other_value)
+    operations = culprit.stretch.operations
+    if target is None or distance(culprit.made, target) < SAME or len(operations) ** 2 > _EVALUATIONS:
+        return None
+    try:
+        values = walk(operations, culprit.given, b.side.evaluate)
+    except UnavailableError:
+        return None
+    for number, operation in enumerate(operations):
+        there = operation.outputs[0]
+        operands = (values[name] for name in operation.inputs if name in values)
+        for operand in (v for v in operands if v.shape == values[there].shape and v.dtype == values[there].dtype):
+            rest = operations[number + 1 :]
+            made = rest_of(b, rest, {**values, there: operand}, there, culprit.value)
+            if made is not None and distance(made, target) < SAME:
+                return operation
+    return None
+
+
 def foreign_operation(culprit: Culprit, passing: frozenset[str]) -> Operation | None:
     """The one operation of a stretch of whose kind A has none; None where there are several, or A has one for all.
 
