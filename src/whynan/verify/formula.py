@@ -137,6 +137,9 @@ class _Lifter(ast.NodeTransformer):
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
         return self._lifted(node)
 
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        return self._lifted(node)
+
     def _lifted(self, node: ast.expr) -> ast.expr:
         text = self._written(node)
         is_foreign = isinstance(node, ast.Call) and ast.unparse(node.func) in self._foreign

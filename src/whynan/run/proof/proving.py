@@ -670,7 +670,9 @@ class _Proving:
         candidate = one.candidate
         births = NumpyBirths() if candidate.library == "numpy" else None
         makes_up = candidate.kind != "reformulation"
-        outcome = self._outcome(finding, source, candidate.edited, makes_up=makes_up, live=births)
+        # of what is exact wherever it was bad, the loss that was finite may have been the wrong one
+        exact = one.verdict.status == "verified" and not makes_up
+        outcome = self._outcome(finding, source, candidate.edited, makes_up=makes_up, live=births, exact=exact)
         if isinstance(outcome, str):
             return replace(one, verdict=_tried(one.verdict, outcome))
         if outcome.next is not None and births is not None:
@@ -678,7 +680,7 @@ class _Proving:
             outcome = replace(outcome, next=next(following, None))
         left = outcome.next
         texts = source.before, candidate.edited
-        if left is not None and left.step != finding.step and is_in_edit(finding, texts, left):
+        if left is not None and finding.step not in (None, left.step) and is_in_edit(finding, texts, left):
             # not hidden by what the edit mends: what the training has made of its weights by then
             left = None
         if left is not None and edits < _MOST_EDITS and not self._is_over():
@@ -689,14 +691,21 @@ class _Proving:
         return replace(one, verdict=_tried(one.verdict, outcome), leaves=outcome.remains is not None)
 
     def _outcome(
-        self, finding: Finding, source: _Source, edited: str, *, makes_up: bool, live: Meanwhile | None = None
+        self,
+        finding: Finding,
+        source: _Source,
+        edited: str,
+        *,
+        makes_up: bool,
+        live: Meanwhile | None = None,
+        exact: bool = False,
     ) -> EditOutcome | str:
         """What the program does with an edit; or why it was not tried."""
         trial = self._trial(source, edited, live)
         if isinstance(trial, str):
             return trial
         ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
-        if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging:
+        if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging and not exact:
             return EditOutcome(rejected=ran.moved)
         family = self._same_cause.get(id(finding.element), frozenset())
         is_here = finding.site is not None and is_same_file(finding.site.file, source.path)

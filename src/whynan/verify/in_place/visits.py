@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import enum
 import hashlib
 import sys
 import types
@@ -212,6 +213,8 @@ class Recorder:
         """A value as a visit holds it; ``_MISSING`` for what it holds none of."""
         if value is None or type(value) in (bool, int, float, str):
             return value
+        if isinstance(value, enum.Enum) and isinstance(value, int | float | str):
+            return self._copy(name, value._value_, alive, depth)
         if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.itemsize <= _WIDEST:
             return value.item()
         if isinstance(value, tuple | list) and type(value) in (tuple, list, _size()):
