@@ -131,7 +131,43 @@ def moved_activations(
     further = [found[0] for other in there if not isinstance(found := related_spots(texts[path], other), str)]
     names = {node.name for node in defined}
     made = (_moved(texts, path, [spot, *further], known, names) for spot in spots)
-    yield from itertools.islice(itertools.chain.from_iterable(made), _MOST)
+    drawn = _of_distributions(texts[path], [*spots, *further])
+    yield from itertools.islice(itertools.chain(itertools.chain.from_iterable(made), drawn), _MOST)
+
+
+def _of_distributions(text: str, spots: Sequence[Spot]) -> Iterator[MovedActivation]:
+    """The probabilities of distributions as what these compute them by, of their logits."""
+    found: dict[tuple[int, int], str] = {}
+    for spot in spots:
+        place = spot.reader.place
+        for node in _reached(spot.reader, spot.start):
+            if (
+                isinstance(node, ast.Attribute)
+                and node.attr == "probs"
+                and visible(place, node).get("torch") == "torch"
+            ):
+                found[place.span(node)] = place.code(node.value)
+    owners = ", ".join(dict.fromkeys(owner for _, owner in sorted(found.items())))
+    given = _given_probabilities(place_of(text)) if found else {}
+    for name, call in (("softmax", "torch.softmax({}.logits, dim=-1)"), ("sigmoid", "torch.sigmoid({}.logits)")):
+        edits = *given.get(name, ()), *((*span, call.format(owner)) for span, owner in found.items())
+        if found and is_python(edited := apply_edits(text, edits)):
+            yield MovedActivation(owners, text, edited, (), edits, ())
+
+
+def _given_probabilities(place: Place) -> dict[str, list[Edit]]:
+    """The edits that give distributions the logits of which they are given an activation, by its name."""
+    edits: dict[str, list[Edit]] = {}
+    for node in place.parents:
+        if not isinstance(node, ast.keyword) or node.arg != "probs":
+            continue
+        reader = Reader(place, place.function(node))
+        found = _activation(reader, node.value)
+        if found is not None:
+            operand = found[1] if isinstance(found[1], str) else place.code(found[1])
+            name = found[0].removeprefix("torch.").partition("(")[0]
+            edits.setdefault(name, []).append((*place.span(cast("ast.expr", node)), f"logits={operand}"))
+    return edits
 
 
 def _moved(
@@ -191,6 +227,11 @@ def _models(texts: Iterable[str]) -> set[str]:
 
 def _reached_calls(reader: Reader, start: Root) -> list[ast.Call]:
     """The calls that a birth, or another function with a pole in the same function, has its operands from."""
+    calls = [n for n in _reached(reader, start) if isinstance(n, ast.Call) and operator_of(reader.place, n)[0] is None]
+    return sorted(calls, key=lambda call: (call.lineno, call.col_offset))
+
+
+def _reached(reader: Reader, start: Root) -> dict[ast.AST, None]:
     body = reader.reaching.function
     nodes = (node for node in ast.walk(body) if isinstance(node, ast.Call))
     waiting: list[ast.AST] = [start, *(node for node in nodes if operator_of(reader.place, node)[0] in _POLES)]
@@ -202,8 +243,7 @@ def _reached_calls(reader: Reader, start: Root) -> list[ast.Call]:
             seen[node] = None
             made = (_value(reader, d.node) for d in reader.reaching.definitions_at(node) if not d.written)
             waiting += [value for value in made if value is not None]
-    calls = [node for node in seen if isinstance(node, ast.Call) and operator_of(reader.place, node)[0] is None]
-    return sorted(calls, key=lambda call: (call.lineno, call.col_offset))
+    return seen
 
 
 def _value(reader: Reader, target: ast.AST | None) -> ast.expr | None:

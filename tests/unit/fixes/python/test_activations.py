@@ -190,3 +190,29 @@ def test_other_functions_of_the_file_with_a_birth_of_their_own_are_edited_with_i
     one, other = finding(text, "p.log()"), finding(text, "q.log()")
     (alone,), (both,) = (list(moved_activations({"m.py": text}, "m.py", one, births)) for births in ([], [one, other]))
     assert (alone.text.count("return_logits=True"), both.text.count("return_logits=True")) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("made", "reads"),
+    [
+        ("Categorical(logits=z)", "torch.softmax(d.logits, dim=-1)"),
+        ("Categorical(probs=z.softmax(-1), validate_args=False)", "torch.softmax(d.logits, dim=-1)"),
+        ("Bernoulli(logits=z)", "torch.sigmoid(d.logits)"),
+        ("Bernoulli(probs=torch.sigmoid(z))", "torch.sigmoid(d.logits)"),
+    ],
+)
+def test_the_probabilities_of_a_distribution_are_computed_of_its_logits(made: str, reads: str) -> None:
+    head = HEAD + "from torch.distributions import Bernoulli, Categorical\n\n\n"
+    text = f"{head}def drawn(z):\n    return {made}\n\n\ndef f(z):\n    d = drawn(z)\n    return torch.log(d.probs)\n"
+    z = torch.tensor([[0.5, -3.0, 20.0]])
+    same = [one for one in moved(text, "torch.log(d.probs)") if f"torch.log({reads})" in one.text]
+    assert len(same) == 1 and "probs=" not in same[0].text and same[0].title == "d"
+    torch.testing.assert_close(run(same[0].text, "f(z)", z=z), run(text, "f(z)", z=z))
+
+
+def test_the_probabilities_of_all_distributions_that_lead_to_a_birth_are_taken_together() -> None:
+    text = f"{HEAD}def f(p, q):\n    return (p.probs * (p.probs.log() - q.probs.log())).sum(-1)\n"
+    one, other = finding(text, "p.probs.log()"), finding(text, "q.probs.log()")
+    found = list(moved_activations({"m.py": text}, "m.py", one, [one, other]))
+    assert [each.text.count(".probs") for each in found] == [1, 1]
+    assert found[0].text.count("torch.softmax(p.logits, dim=-1)") == 1
