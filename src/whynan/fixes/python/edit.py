@@ -235,7 +235,7 @@ class Editor:
         """The edits that put a replacement in place of a match; UnwritableError with the reason where none do."""
         found = Edited(root)
         writer = self.writer(root)
-        replacement = self._replacement(intent, match, writer)
+        replacement = writer.chosen_by_numbers(self._replacement(intent, match, writer), match)
         pairs = differing_parts(pattern, replacement)
         places = [self._editable_expression(root, match.places.get(part)) for part, _ in pairs]
         if pairs and pairs[0][0] is not pattern and all(place is not None for place in places):

@@ -233,6 +233,9 @@ class Writer:
                 return Written(
                     f"{first} {_COMPARED[type(symbol)]} {self.replacement(right, match, counts).within(3)}", 1
                 )
+            case ast.IfExp(test=condition, body=chosen, orelse=other):
+                parts = (self.replacement(part, match, counts).within(1) for part in (chosen, condition, other))
+                return Written("{} if {} else {}".format(*parts), 0)
             case ast.Attribute(value=ast.Call(func=ast.Name(id="finfo"), args=[value]), attr=attribute):
                 if _number_in(value, match) is not None or self._are_numbers(value, match):
                     raise UnwritableError(f"{ast.unparse(value)} is a number there")
@@ -328,8 +331,7 @@ class Writer:
 
     def _operator(self, name: str, node: ast.Call, match: Match, counts: Mapping[str, int]) -> Written:
         if name == "where" and self._are_numbers(node, match):
-            condition, chosen, other = (self.replacement(part, match, counts) for part in node.args)
-            return Written(f"{chosen.within(1)} if {condition.within(1)} else {other.within(1)}", 0)
+            return self.replacement(ast.IfExp(*node.args), match, counts)
         if name != "where" and node.args and _number_in(node.args[0], match) is not None:
             raise UnwritableError(f"{ast.unparse(node.args[0])} is a number there")
         values: list[Written] = []
@@ -355,6 +357,20 @@ class Writer:
         if name in _OVER_ALL and total in TORCH.having("row-reduction"):
             return self._over_all(name, values[0])
         return self._call(name, values, keywords)
+
+    def chosen_by_numbers(self, node: ast.expr, match: Match) -> ast.expr:
+        """A replacement; where numbers of Python choose 0 in place of a quotient, that is 0 times what is divided."""
+        match node:
+            case ast.Call(
+                func=ast.Name(id="where"),
+                args=[condition, ast.Constant(value=0) as zero, ast.BinOp(left=left, op=ast.Div(), right=right)],
+            ) if self._are_numbers(condition, match) and not self._are_numbers(left, match):
+                inner = right.args if isinstance(right, ast.Call) else []
+                if len(inner) == 3 and ast.dump(inner[0]) == ast.dump(condition):
+                    right = inner[2]
+                return ast.IfExp(condition, ast.BinOp(left, ast.Mult(), zero), ast.BinOp(left, ast.Div(), right))
+            case _:
+                return node
 
     def _are_numbers(self, node: ast.expr, match: Match) -> bool:
         """Whether all variables that a part of a replacement reads are numbers of Python's there."""

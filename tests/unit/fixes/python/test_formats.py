@@ -22,7 +22,10 @@ from tests.unit.fixes.python.mended import (
     is_cured,
     mended,
 )
+from whynan.fixes.candidates import Candidate
 from whynan.fixes.python import candidates
+from whynan.records import Operand
+from whynan.rules.intents import POLE
 
 GAP = torch.tensor([[0.0, 300.0]])
 GOOD = torch.tensor([[0.5, 1.25]])
@@ -132,6 +135,26 @@ def test_numbers_are_not_guarded() -> None:
     text = function("return (x * 10).sum() + y / 4", "x, y")
     assert declined(text, "x * 10", DIVISION) == ["x * 10 is not written as a / b"]
     assert declined(text, "y / 4", DIVISION) == ["b is a number there"]
+
+
+@pytest.mark.parametrize(("code", "size"), [("x.sum() / n", 3), ("x.sum().div(n)", 3), ("x / (n * 2)", 2)])
+def test_a_number_of_python_chooses_by_a_condition(code: str, size: int) -> None:
+    text = function(f"return {code}", "x, n")
+    found = finding(text, code)
+    denominator = "n * 2" if "*" in code else "n"
+    operand = Operand(name="other", expression=denominator, index=None, value=0, dtype=None, origin="live")
+    found = found.model_copy(update={"element": found.element.model_copy(update={"operands": (operand,)})})
+    (candidate,) = candidates(text, found, [POLE[0]])
+    assert isinstance(candidate, Candidate)
+    before, after = executed(text)["f"], executed(candidate.edited)["f"]
+    x = torch.ones(size, requires_grad=True)
+    assert after(x, 4).equal(before(x, 4))
+    nothing = after(x, 0)
+    nothing.sum().backward()
+    assert (nothing.dtype, nothing.shape) == (torch.float32, before(x, 4).shape)
+    assert not nothing.any()
+    assert x.grad is not None
+    assert not x.grad.any()
 
 
 def test_a_name_that_torch_is_not_makes_it_decline() -> None:
