@@ -19,6 +19,7 @@ from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Further, Source
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
+from whynan.rules.intents import NUMPY, ONLY_SHARE, QUOTIENT
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
@@ -325,6 +326,8 @@ class _Proving:
             return settings
         arguments = self._argument_fixes(finding, source)
         made = self._edit_fixes(finding, source, intents)
+        if QUOTIENT[0] in intents and not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+            made = (*made, *self._edit_fixes(finding, source, [ONLY_SHARE]))
         if not any(fix.verdict.status == "verified" for fix in (*arguments, *made)):
             made = (*self._moved_fixes(finding, source, intents), *made)
         if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
@@ -421,7 +424,6 @@ class _Proving:
         """The edits of the program's NumPy expressions, of what came in bad from there; up to the first that holds."""
         from whynan.fixes.candidates import Candidate
         from whynan.fixes.python import candidates
-        from whynan.rules.intents import NUMPY
         from whynan.source import sha256_of
         from whynan.verify.in_place.numpy_births import NumpyBirths
 
@@ -719,7 +721,6 @@ class _Proving:
         """What also mends a birth that a first edit leaves, judged as one edit."""
         from whynan.fixes.candidates import Declined
         from whynan.fixes.python import candidates
-        from whynan.rules.intents import NUMPY
 
         first, further = one.candidate, _further_of(left)
         if finding.site is None or further is None or not is_same_file(further.site.file, source.path):
