@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from whynan.records.intents import FixIntent
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from whynan.rules.base import Rule
 
 
@@ -63,10 +65,15 @@ def where_zero(condition: str, function: str, x: str, *, value: str = "0", safe:
 
 QUOTIENT: Final = (guard("a denominator of 1 where it is 0", "a / b", "a / where(b == 0, 1, b)", denominator="b"),)
 """A quotient is what is above the line where what is below it is 0: of 0 / 0 that is 0."""
-ONLY_SHARE: Final = guard(
+_ONLY_SHARE: Final = guard(
     "1 where the denominator is 0", "a / b", "where(b == 0, 1, a / where(b == 0, 1, b))", denominator="b"
 )
 """A quotient of two that are always equal, as the share of a sum's only part is, comes to 1 where both are 0."""
+
+
+def tried_last(fixes: Sequence[FixIntent]) -> tuple[FixIntent, ...]:
+    """What is tried where none of a rule's fixes holds."""
+    return (_ONLY_SHARE,) if QUOTIENT[0] in fixes else ()
 
 
 def _in_parentheses(text: str) -> str:

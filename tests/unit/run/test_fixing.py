@@ -196,3 +196,18 @@ def test_what_a_comprehension_names_by_itself_need_not_be_known_ahead_of_its_sta
     fix = report.findings[0].fixes[0]
     assert fix.verdict.status == "guarded"
     assert "/ (1 if total == 0 else total)" in (fix.patch or "")
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("width", "value"), [(1, 1), (3, 0)])
+def test_the_only_share_of_nothing_is_the_limit_and_any_other_is_none(
+    width: int, value: float, loaded: Callable[[str], ModuleType]
+) -> None:
+    module = loaded(VANISHED.replace("FORMULA", "(x / x.sum(1, keepdim=True)).square().sum()"))
+    x = torch.rand(4, width)
+    x[1] = 0
+    report = whynan.explain(module.target, x, rerun=True)
+    fix = report.findings[0].fixes[0]
+    assert fix.verdict.status == ("guarded" if value == 0 else "verified")
+    assert fix.title == ("a denominator of 1 where it is 0" if value == 0 else "1 where the denominator is 0")
+    assert check(report) >= 1

@@ -319,4 +319,5 @@ def _remaining_birth(finding: Finding, further: Further) -> Finding:
 
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
-    return next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
+    known = next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
+    return (*known, *intents.tried_last(known))

@@ -19,7 +19,7 @@ from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Further, Source
 from whynan.report.notes import sentence
 from whynan.rules.catalogue import rules
-from whynan.rules.intents import NUMPY, ONLY_SHARE, QUOTIENT
+from whynan.rules.intents import NUMPY, tried_last
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
@@ -326,8 +326,9 @@ class _Proving:
             return settings
         arguments = self._argument_fixes(finding, source)
         made = self._edit_fixes(finding, source, intents)
-        if QUOTIENT[0] in intents and not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
-            made = (*made, *self._edit_fixes(finding, source, [ONLY_SHARE]))
+        last = tried_last(intents)
+        if last and not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+            made = (*made, *self._edit_fixes(finding, source, last))
         if not any(fix.verdict.status == "verified" for fix in (*arguments, *made)):
             made = (*self._moved_fixes(finding, source, intents), *made)
         if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
