@@ -30,6 +30,13 @@ def test_an_entry_of_a_dictionary_becomes_an_input() -> None:
     assert set(found[0].inputs) == {"batch['x']", "y"}
 
 
+def test_an_attribute_of_what_a_call_gives_becomes_an_input() -> None:
+    before, after = (formula(body, mixing="mixing", x="x") for body in ("return mixing(x).probs.log()", "return 0"))
+    found = lift_expressions(before, after, {"x", "mixing(x).probs"})
+    assert found is not None
+    assert (found[0].body, found[0].inputs) == ("return mixing_x_probs.log()", ("mixing(x).probs",))
+
+
 def test_what_stays_unknown_is_no_formula() -> None:
     before = formula("return f(x).log()", f="f", x="x")
     assert lift_expressions(before, before, {"x"}) is None

@@ -242,3 +242,12 @@ def test_numbers_of_numpys_are_numbers(loaded: Callable[[str], ModuleType]) -> N
     (seen, *_) = [v for v in found.visits if v.line == 5]
     assert (seen.values["epoch"], seen.values["rates[epoch]"]) == (1, 0.5)
     assert (type(seen.values["epoch"]), type(seen.values["rates[epoch]"])) == (int, float)
+
+
+def test_a_member_of_an_enumeration_of_numbers_is_its_number(loaded: Callable[[str], ModuleType]) -> None:
+    text = "import enum\n\n\nclass Kind(enum.IntEnum):\n    PAD = 3\n\n\n"
+    text += "def scaled(x):\n    y = x / Kind.PAD\n    return y\n"
+    module = loaded(text)
+    found = visits_of(module, text, 9, lambda: module.scaled(torch.ones(2)))
+    (seen, *_) = [v for v in found.visits if v.line == 9]
+    assert (type(seen.values["Kind.PAD"]), seen.values["Kind.PAD"]) == (int, 3)
