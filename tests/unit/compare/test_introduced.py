@@ -147,3 +147,18 @@ def test_one_cast_to_float16_is_found() -> None:
     assert found is not None
     assert "down" in {o.name for o in found.stretch.operations}
     assert found.operation.name == "down"
+
+
+@pytest.mark.parametrize("before", ["normal", "active"])
+def test_a_node_that_the_other_has_none_of_is_found_by_leaving_it_out(before: str) -> None:
+    plain = mlp()
+    scaled = onnx.ModelProto()
+    scaled.CopyFrom(plain)
+    node = next(n for n in scaled.graph.node if before in n.input)
+    at = list(scaled.graph.node).index(node)
+    node.input[list(node.input).index(before)] = "more"
+    scaled.graph.node.insert(at, helper.make_node("Mul", [before, "factor"], ["more"], name="extra"))
+    scaled.graph.initializer.append(onnx.numpy_helper.from_array(np.array(1.02, np.float32), "factor"))
+    found = first(plain, renamed(scaled), numbers(4, 16))
+    assert found is not None
+    assert found.operation.op == "Mul"
