@@ -60,16 +60,20 @@ def changes_of(
         slower = [c for c in found if c.kind == "rate"]
         tried = [*clipped, *slower] if went_well else [*slower, *clipped]
     clippings = courses = least_parts = 0
+    idle: set[tuple[str, int]] = set()
     for change in tried:
         is_enough = clippings == _CLIPPINGS if change.kind == "clipping" else 0 < least_parts < change.parts
-        if courses == _MOST or is_enough:
+        if courses == _MOST or is_enough or change.place in idle:
             continue
         courses += 1
         course = course_of(change.path, change.before, change.edited)
         if not isinstance(course, str):
             clippings += change.kind == "clipping"
             yield change, _verdict(change, first, course)
-            as_soon = course.bad is not None and len(course.losses) == first.wanted
+            if course.losses == first.losses:
+                # that rate is not the one that trains
+                idle.add(change.place)
+            as_soon = course.bad is not None and len(course.losses) == first.wanted and not _diverges(course)
             if as_soon and change.kind == "rate" and course.losses[:-1] != first.losses[:-1]:
                 # other steps have led to the same failure: smaller ones will
                 least_parts = change.parts
