@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from whynan.records.intents import FixIntent, FixKind
     from whynan.records.neighbourhood import Neighbourhood
     from whynan.run.proof.arguments import Heard
+    from whynan.run.proof.omissions import Omission
     from whynan.traces import Trace
     from whynan.training.course import Course
     from whynan.verify.in_place.live_objects import Meanwhile
@@ -422,7 +423,6 @@ class _Proving:
         from whynan.fixes.candidates import Candidate
         from whynan.fixes.python import candidates
         from whynan.rules.intents import NUMPY
-        from whynan.source import sha256_of
         from whynan.verify.in_place.numpy_births import NumpyBirths
 
         if self._numpy_sites is None:
@@ -431,10 +431,8 @@ class _Proving:
             self._numpy_sites = () if isinstance(heard, str) else heard.sites
         made: list[Fix] = []
         for site in self._numpy_sites:
-            if (digest := sha256_of(site.file)) is None or self._hashes.setdefault(site.file, digest) != digest:
-                continue
             at = finding.model_copy(update={"site": site, "around": None, "chain": ()})
-            source = self._source(at)
+            source = self._source(at, known=False)
             if source is not None and not self._is_over():
                 found = candidates(source.text, at, NUMPY, library="numpy")
                 made += self._proved_edits(at, source, [_in(source, c) for c in found if isinstance(c, Candidate)])
@@ -444,20 +442,42 @@ class _Proving:
 
     def _omission_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
         """The edit that leaves out the rows of a table that came in bad, where the program then goes on."""
-        from whynan.fixes.python import patch
         from whynan.run.proof.omissions import without_bad_rows
-        from whynan.source.positions import file_of_site
 
         if finding.birth != "entered" or finding.site is None or self._is_over():
             return ()
         visits = self._visits(source, finding.site.line)
         found = None if isinstance(visits, str) else without_bad_rows(source.text, visits)
-        if found is None:
+        made = () if found is None else (self._omission_fix(finding, source, found),)
+        if any(fix.verdict.status in APPLICABLE for fix in made):
+            return made
+        return (*made, *self._sample_fixes(finding))
+
+    def _sample_fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        """The edit that leaves out the samples of a loader's dataset that came in bad, where the program goes on."""
+        from whynan.run.proof.omissions import without_bad_samples
+        from whynan.verify.in_place.loaded_samples import LoaderCalls
+
+        if finding.data is None or finding.data.kind != "batch" or self._is_over():
             return ()
+        heard = self._again.hear(LoaderCalls((finding.data.name or "").removeprefix("batch")))
+        for loaded in () if isinstance(heard, str) else dict.fromkeys(heard.found):
+            source = self._source(finding.model_copy(update={"site": loaded.site}), known=False)
+            found = None if source is None else without_bad_samples(source.text, loaded)
+            if source is not None and found is not None:
+                fix = self._omission_fix(finding, source, found)
+                if fix.verdict.status in APPLICABLE:
+                    return (fix,)
+        return ()
+
+    def _omission_fix(self, finding: Finding, source: _Source, found: Omission) -> Fix:
+        from whynan.fixes.python import patch
+        from whynan.source.positions import file_of_site
+
         outcome = self._outcome(finding, source, found.edited, makes_up=True)
         verdict = _tried(FixVerdict(status="guarded", why=found.lost), outcome)
         change = patch(file_of_site(source.path), source.text, found.edited)
-        return (Fix(title=found.title, kind="source", patch=change, verdict=verdict),)
+        return Fix(title=found.title, kind="source", patch=change, verdict=verdict)
 
     def _training_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The changes of how the program trains, up to the first with which it does so without failing."""
@@ -588,12 +608,15 @@ class _Proving:
         """Whether a file of the program speaks of autocast."""
         return any("autocast" in line for path in self._hashes for line in linecache.getlines(path))
 
-    def _source(self, finding: Finding) -> _Source | None:
-        """The file of a finding's expression, if it is what ran."""
+    def _source(self, finding: Finding, *, known: bool = True) -> _Source | None:
+        """The file of a finding's expression, if it is what ran; ``known``: it is one that the report has met."""
         from whynan.source import sha256_of
 
         site = finding.site
-        if site is None or site.file not in self._hashes or sha256_of(site.file) != self._hashes[site.file]:
+        digest = None if site is None else sha256_of(site.file)
+        if site is None or digest is None or (known and site.file not in self._hashes):
+            return None
+        if self._hashes.setdefault(site.file, digest) != digest:
             return None
         text = file_text(site.file)
         return None if text is None else _Source(os.path.abspath(site.file), text)
