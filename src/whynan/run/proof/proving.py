@@ -444,7 +444,9 @@ class _Proving:
         """The edit that leaves out the rows of a table that came in bad, where the program then goes on."""
         from whynan.run.proof.omissions import without_bad_rows
 
-        if finding.birth != "entered" or finding.site is None or self._is_over():
+        # NaN that comes in is a birth, and Inf that does the cause of one
+        comes_in = finding.birth == "entered" or finding.data is not None
+        if not comes_in or finding.site is None or self._is_over():
             return ()
         visits = self._visits(source, finding.site.line)
         found = None if isinstance(visits, str) else without_bad_rows(source.text, visits)
