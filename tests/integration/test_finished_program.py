@@ -653,5 +653,6 @@ def test_an_infinity_that_numpy_made_of_a_later_batch_is_mended_where_it_was_mad
     _, report = run(tmp_path, COLLATED)
     (finding, *_), fixes = report["findings"], report["findings"][0]["fixes"]
     assert (finding["birth"], finding["step"]) == ("invalid", 3)
+    assert finding["data"]["computed"]["code"] == "np.log(counts)"
     assert fixes[0]["verdict"]["status"] == "guarded", fixes
     assert "+    return torch.from_numpy(np.log(np.where(counts == 0, 1, counts))).float()" in fixes[0]["patch"]

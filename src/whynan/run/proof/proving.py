@@ -250,6 +250,8 @@ class _Proving:
         self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
         self._numpy_sites: tuple[Site, ...] | None = None
+        self._makers: dict[object, Site] = {}
+        """The expressions of NumPy's that have made what came in, by what findings with the same fixes share."""
         self._same_cause: dict[int, frozenset[object]] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
@@ -290,7 +292,7 @@ class _Proving:
     def _with_fixes(self, finding: Finding) -> Finding:
         if finding.allowed is not None or finding.fate == "absorbed":
             return finding
-        key = finding.rule, finding.site, finding.phase
+        key = _alike(finding)
         if key not in self._known:
             try:
                 self._known[key] = self._fixes(finding)
@@ -300,7 +302,7 @@ class _Proving:
                 self._course = functools.cache(self._again.course)
                 self._visited, self._trials, self._verdicts = {}, {}, {}
                 self._known[key] = self._fixes(finding)
-        return finding.model_copy(update={"fixes": self._known[key]})
+        return _made_by(finding.model_copy(update={"fixes": self._known[key]}), self._makers.get(key))
 
     def _is_interrupted(self) -> bool:
         """Whether the user waits no longer."""
@@ -437,6 +439,8 @@ class _Proving:
                 found = candidates(source.text, at, NUMPY, library="numpy")
                 made += self._proved_edits(at, source, [_in(source, c) for c in found if isinstance(c, Candidate)])
             if any(fix.verdict.status in APPLICABLE for fix in made):
+                # without what it made nothing bad comes in
+                self._makers[_alike(finding)] = site
                 break
         return tuple(made)
 
@@ -805,6 +809,22 @@ def _is_hooked(path: str, moved: MovedActivation) -> bool:
     codes = [getattr(getattr(kind, "forward", None), "__code__", None) for kind in hooked]
     homes = {code.co_filename for code in codes if code is not None}
     return any(is_same_file(home, file) for home in homes for file in files)
+
+
+def _alike(finding: Finding) -> object:
+    """What is the same of findings that have the same fixes."""
+    return finding.rule, finding.site, finding.phase
+
+
+def _made_by(finding: Finding, site: Site | None) -> Finding:
+    """A finding of what came in that names the expression which has made it."""
+    from whynan.rules.wording import data_text
+
+    if site is None or finding.data is None or finding.data.computed is not None:
+        return finding
+    data = finding.data.model_copy(update={"computed": site})
+    message = finding.message.replace(data_text(finding.data), data_text(data), 1)
+    return finding.model_copy(update={"data": data, "message": message})
 
 
 def _birth_numbers(finding: Finding) -> tuple[object, ...]:
