@@ -622,3 +622,37 @@ def test_a_first_step_that_is_made_by_its_closure_is_replayed(tmp_path: Path) ->
     _, report = run(tmp_path, LIGHTNING)
     assert (report["findings"][0]["site"]["line"], report["findings"][0]["step"]) == (14, 1)
     assert best(report)["status"] == "guarded", best(report)
+
+
+COLLATED = """\
+import numpy as np
+import torch
+from torch.utils.data import DataLoader
+
+
+def collate(rows):
+    counts = np.stack(rows)
+    return torch.from_numpy(np.log(counts)).float()
+
+
+data = np.random.default_rng(0).poisson(5.0, size=(24, 3)) + 1
+data[17, 1] = 0
+torch.manual_seed(0)
+net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+for x in DataLoader(data, batch_size=8, collate_fn=collate):
+    optimizer.zero_grad()
+    net(x).square().mean().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.proof
+def test_an_infinity_that_numpy_made_of_a_later_batch_is_mended_where_it_was_made(tmp_path: Path) -> None:
+    """Its NaN is born in a layer; NumPy's expression is of whole numbers, which have no smallest normal one."""
+    _, report = run(tmp_path, COLLATED)
+    (finding, *_), fixes = report["findings"], report["findings"][0]["fixes"]
+    assert (finding["birth"], finding["step"]) == ("invalid", 3)
+    assert finding["data"]["computed"]["code"] == "np.log(counts)"
+    assert fixes[0]["verdict"]["status"] == "guarded", fixes
+    assert "+    return torch.from_numpy(np.log(np.where(counts == 0, 1, counts))).float()" in fixes[0]["patch"]

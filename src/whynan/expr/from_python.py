@@ -114,7 +114,7 @@ class Reader:
                 return self.read(operand)
             case (
                 ast.BinOp(left=left, op=symbol, right=right)
-                | ast.AugAssign(target=ast.Name() as left, op=symbol, value=right)
+                | ast.AugAssign(target=ast.Name() | ast.Attribute() | ast.Subscript() as left, op=symbol, value=right)
             ) if isinstance(symbol, _BINARY):
                 return canonical_term(*binary(symbol, self.read(left), self.read(right)), node, own)
             case ast.Compare(left=left, ops=[symbol], comparators=[right]) if type(symbol) in spelling.COMPARISONS:

@@ -120,7 +120,7 @@ class Data(Record):
     """Where a value came from: a batch of a loader, an array of NumPy's, a value that was made a tensor, a file.
 
     ``name`` is the place in the batch or file, or the expression of the value; ``site`` is where it became a tensor,
-    ``computed`` the expression that made it before, where the source surely tells.
+    ``computed`` the expression that made it before, where the source surely tells, or a fix at it was proved.
     ``batch`` and ``rows`` count from 0, as indices do, ``passed`` (which pass over the data) from 1. ``rows`` are those
     that hold bad values, at most 16 of ``n_rows``, and ``indices`` their entries in the dataset, which are certain only
     ``in_order``: torch's own collation keeps the order, another may not.

@@ -24,6 +24,12 @@ LEARNING_RATES: Final = tuple(
 )
 """What each optimizer takes where it is given no learning rate."""
 
+PEAK_RATES: Final = (
+    ("torch.optim.lr_scheduler.OneCycleLR", ("optimizer", "max_lr")),
+    ("torch.optim.lr_scheduler.CyclicLR", ("optimizer", "base_lr", "max_lr")),
+)
+"""The schedules that set a rate of their own, whatever the optimizer was given, and their parameters up to it."""
+
 LARGEST_NORMS: Final = ("1.0", "10.0", "100.0", "1000.0")
 """What the norm of the gradients may be clipped to."""
 

@@ -317,5 +317,5 @@ OVER_COUNT: Final = (
     reformulation(OVER_COUNT_TITLE, "mean(x, d, k)", "sum(x / count(x, d), dim=d, keepdim=k)"),
 )
 """A mean of nothing is 0."""
-NUMPY: Final = (*QUOTIENT, *POLE, *LOG, *LOG_ABOVE, *ROOT_ABOVE, *OVER_COUNT)
+NUMPY: Final = (*QUOTIENT, *POLE, *LOG, *LOG_ABOVE, *LOG_OF_ONE, *ROOT_ABOVE, *OVER_COUNT)
 """What mends the expressions of NumPy's that data are prepared with."""

@@ -303,6 +303,8 @@ def _in_batch(data: Data) -> str:
         notes.append(f"worker {data.worker}")
     if data.passed is not None and data.passed > 1:
         notes.append(f"pass {data.passed} over the data")
+    if data.computed is not None and data.computed.code:
+        notes.append(f"made by {data.computed.code} at {data.computed.file}:{data.computed.line}")
     known = f" ({', '.join(notes)})" if notes else ""
     return f"{row}{batch}{known}"
 

@@ -32,6 +32,8 @@ class Course:
     norms: tuple[float, ...]
     wanted: int
     bad: str | None = None
+    moves: bool = True
+    """Whether a weight is another at some step than at the first."""
 
     def comes_to(self, step: int, known: Sequence[Entry]) -> bool:
         """Whether it ends ahead of a step, and its losses up to there are those that are known of the run's own."""
@@ -47,11 +49,14 @@ class CourseSteps(TrialSteps):
         self.most = max(FURTHER, (_TIMES - 1) * fault.step)
         self._losses: list[float] = []
         self._norms: list[float] = []
+        self._weights: dict[float, None] = {}
+        """The norms of all weights, each once."""
 
     def course(self, raised: str) -> Course:
         """What was kept; ``raised``: what the program has raised on its way."""
         bad = self.bad or (f"with it the program stops: {raised}" if raised else None)
-        return Course(tuple(self._losses), tuple(self._norms), self._fault.step, bad)
+        moves = len(self._weights) > 1 or len(self._losses) < 2
+        return Course(tuple(self._losses), tuple(self._norms), self._fault.step, bad, moves)
 
     def pass_step(self, optimizer: Any, losses: Losses) -> bool:
         """A step ahead of that which was bad is about to be made."""
@@ -72,8 +77,14 @@ class CourseSteps(TrialSteps):
 
     def _keep(self, optimizer: Any, losses: Losses) -> None:
         with torch.no_grad():
-            held = [p.grad for p in parameters_of(optimizer) if p.grad is not None]
-            dense = [g.coalesce().values() if g.is_sparse else g for g in held]
-            norms = [torch.linalg.vector_norm(g, dtype=torch.float64) for g in dense if g.is_floating_point()]
-        self._norms.append(float(torch.stack(norms).norm()) if norms else 0.0)
+            weights = parameters_of(optimizer)
+            self._norms.append(_norm([p.grad for p in weights if p.grad is not None]))
+            self._weights[_norm(weights)] = None
         self._losses.append((losses.numbers() or (float("nan"),))[-1])
+
+
+def _norm(tensors: Sequence[Any]) -> float:
+    """The norm of all their elements together."""
+    dense = [t.coalesce().values() if t.is_sparse else t for t in tensors]
+    norms = [torch.linalg.vector_norm(t, dtype=torch.float64) for t in dense if t.is_floating_point()]
+    return float(torch.stack(norms).norm()) if norms else 0.0

@@ -164,14 +164,19 @@ class TrainingPatches:
     def _scaled(self, original: Any) -> Any:
         @functools.wraps(original)
         def step(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            self._guard.here.scaler, self._guard.here.reached = (scaler if scaler.is_enabled() else None), False
+            here = self._guard.here
+            before = here.scaler, here.reached
+            here.scaler, here.reached = (scaler if scaler.is_enabled() else None), False
             try:
                 out = original(scaler, optimizer, *args, **kwargs)
             except BaseException as error:
                 strip_own_frames(error)
                 raise
             finally:
-                self._guard.here.scaler = None
+                here.scaler = None
+                if here.replaying:
+                    # the program's own step has begun already
+                    here.scaler, here.reached = before
             ending = call_fenced(self._guard.fail, self._scaler_stepped, scaler, optimizer)
             if ending is not None:
                 raise ending

@@ -12,7 +12,7 @@ from whynan.capture.torch.provenance.operands import dtype_name
 from whynan.capture.torch.shadow_memory import local
 from whynan.capture.torch.silent.detectors import DamageLog
 from whynan.capture.torch.silent.optimizer_updates import STEEP, OptimizerStep, rate_of
-from whynan.capture.torch.sinks.gradients import Fault, gather_evidence
+from whynan.capture.torch.sinks.gradients import Fault, gather_evidence, parameters_of
 from whynan.capture.torch.sites import Sites
 from whynan.traces import Event
 
@@ -29,12 +29,15 @@ FIRST: Final = 32
 """The first step that is looked at for weights that do not move; then the one at twice its number, and so on."""
 _LOOKS: Final = 3
 """So often the steps of a training are looked into whose gradients are all 0, and nothing is found."""
+_PEAKS: Final = 8
+"""So often those in float16 whose loss is the greatest so far; and the 2nd, 4th, 8th and so on, without end."""
 
 
 class WatchDetectors:
     """The silent damage of watched steps; of `reads` what rules ask for, and `scope` gives the allowances in force.
 
-    `look_into` is given a step whose gradients are all 0 though its loss is not, and tells whether it found why.
+    `look_into` is given a step whose gradients are all 0 though its loss is not, or one in float16, where an Inf that
+    goes out as 0 leaves nothing bad, and tells whether it found harm.
     """
 
     def __init__(self, reads: frozenset[str], scope: Callable[[], tuple[int, ...]]) -> None:
@@ -49,6 +52,8 @@ class WatchDetectors:
         self._doubted: Fault | None = None
         self._zero: set[int] = set()
         self._looks = _LOOKS
+        self._peaks = _PEAKS
+        self._greatest = -math.inf
         self._step: OptimizerStep | None = None
 
     # -- what a step consumes ----------------------------------------------------------------------------------------
@@ -68,7 +73,11 @@ class WatchDetectors:
     ) -> None:
         """A step is about to be made of gradients of which this was read."""
         norm = reading.norm
-        if norm is None or not self._gradients:
+        if norm is None:
+            return
+        if self._is_doubtful_half(optimizer, number, reading):
+            self._doubted = Fault(optimizer, number, gather_evidence(optimizer, losses))
+        if not self._gradients:
             return
         known = id(optimizer) in self._zero
         if norm != 0:
@@ -83,15 +92,26 @@ class WatchDetectors:
         if clipped is not None and math.isinf(float(clipped[0])):
             self._keep(step.zeroed(dtype_name(clipped[0].dtype)), number, clipped[1])
         elif not known and self._looks and any(reading.losses):
+            self._looks -= 1
             self._doubted = Fault(optimizer, number, gather_evidence(optimizer, losses))
+
+    def _is_doubtful_half(self, optimizer: Any, number: int, reading: StepStatistics) -> bool:
+        """Whether a step in float16, or of a scaled loss, is one of those that are looked into."""
+        loss = max(reading.losses, default=-math.inf)
+        is_peak = loss > self._greatest and self._peaks > 0
+        self._greatest = max(self._greatest, loss)
+        if self.look_into is None or not (is_peak or number & (number - 1) == 0):
+            return False
+        if reading.scale is None and all(p.dtype is not torch.float16 for p in parameters_of(optimizer)):
+            return False
+        self._peaks -= is_peak
+        return True
 
     def look(self) -> None:
         """Have a step looked into that is about to be made, if there is doubt about it."""
         doubted, self._doubted = self._doubted, None
-        if doubted is not None and self.look_into is not None:
-            self._looks -= 1
-            if self.look_into(doubted):
-                self._looks = 0
+        if doubted is not None and self.look_into is not None and self.look_into(doubted):
+            self.look_into = None
 
     # -- what it moves -----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -104,15 +105,48 @@ def test_what_did_not_run_away_is_not_tried(first: Course | str, more: dict[str,
 
 def test_smaller_steps_that_fail_at_the_same_step_are_given_up() -> None:
     """What fails at once for another reason is run no more often than that takes."""
-    other = (4.0, 60.0, *RAN_AWAY.losses[2:])
-    still = Course(other, RAN_AWAY.norms, 6, "with it step 6 is bad still")
+    other = (4.0, 3.9, 3.8, 3.9, 3.7, math.inf)
+    still = Course(other, (3.0, 2.9, 2.8, 2.9, 2.7, math.nan), 6, "with it step 6 is bad still")
     slower = [title for title, _, _ in verdicts(RAN_AWAY, still) if "rate" in title]
     assert slower == ["a tenth of the learning rate"]
 
 
+def test_smaller_steps_that_run_away_still_are_made_smaller_yet() -> None:
+    still = Course((4.0, 60.0, *RAN_AWAY.losses[2:]), RAN_AWAY.norms, 6, "with it step 6 is bad still")
+    slower = [title for title, _, _ in verdicts(RAN_AWAY, still) if "rate" in title]
+    assert slower == [f"a {part} of the learning rate" for part in ("tenth", "hundredth", "thousandth")]
+
+
+NOISE = (0.0, 0.4, -0.3, 0.1, -0.4, 0.3, 0.2, -0.2, 0.35, -0.1)
+
+
+def noisy(trend: Callable[[int], float], steps: int = 30, **more: Any) -> Course:
+    """Losses of new data at each step, the first of which is a low one."""
+    return Course(tuple(trend(n) + NOISE[n % 10] for n in range(steps)), (3.0,) * steps, 6, **more)
+
+
+@pytest.mark.parametrize(
+    ("course", "status"),
+    [
+        (noisy(lambda n: 4.15), "guarded"),
+        (noisy(lambda n: 4.15, steps=7), "rejected"),
+        (noisy(lambda n: 4.0 + 0.04 * n), "rejected"),
+        (noisy(lambda n: 4.0 + n, steps=10), "rejected"),
+        (noisy(lambda n: 4.15 if n < 20 else 5.0), "rejected"),
+        (noisy(lambda n: 4.0 - 0.01 * n, moves=False), "rejected"),
+        (Course(noisy(lambda n: 3.9).losses, (0.0,) * 30, 6), "rejected"),
+    ],
+    ids=["noise", "too few", "a slow rise", "a rise", "worse at last", "frozen weights", "no gradients"],
+)
+def test_a_loss_of_new_data_at_each_step_may_be_as_far_above_as_they_scatter(course: Course, status: str) -> None:
+    assert verdicts(replace(RAN_AWAY, losses=(course.losses[0], *RAN_AWAY.losses[1:])), course)[0][1] == status
+
+
 def test_a_rate_that_changes_nothing_is_not_the_one_that_trains() -> None:
     same_steps = Course(RAN_AWAY.losses, RAN_AWAY.norms, 6, "with it step 6 is bad still")
-    assert len(verdicts(RAN_AWAY, same_steps)) > 3
+    titles = [title for title, _, _ in verdicts(RAN_AWAY, same_steps)]
+    assert [title for title in titles if "rate" in title] == ["a tenth of the learning rate"]
+    assert sum("clipped" in title for title in titles) == 1
 
 
 def test_a_program_that_ends_by_itself_at_its_least_loss_has_learnt() -> None:

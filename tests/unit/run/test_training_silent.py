@@ -342,6 +342,77 @@ def test_few_steps_are_looked_into() -> None:
     assert looked_into([1.0, 0.0] * 9, finds=True) == [2]
 
 
+# -- an Inf that leaves nothing bad -----------------------------------------------------------------------------------
+
+
+def normalised(size: float, dtype: torch.dtype = torch.float16, steps: int = 5) -> list[Tensor]:
+    """A training whose third step has a row of this size, divided by the root of its mean square."""
+    torch.manual_seed(0)
+    model, head = linear(dtype), nn.Linear(4, 1).to(dtype)
+    optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=1e-3)
+    for step in range(steps):
+        x = torch.randn(8, 8)
+        x[2] *= size if step == 2 else 1.0
+        hidden = model(x.to(dtype))
+        rooted = hidden * torch.rsqrt(hidden.pow(2).mean(-1, keepdim=True) + 1e-6)
+        optimizer.zero_grad()
+        (head(rooted).float() - x[:, :1]).abs().mean().backward()
+        optimizer.step()
+    return [p.detach() for p in model.parameters()]
+
+
+@pytest.mark.usefixtures("without_proofs")
+def test_a_row_that_an_overflow_made_0_is_told_of() -> None:
+    report = watched(lambda: normalised(3000.0))
+    assert report.verdict == "damaged"
+    (told,) = report.damaging
+    assert (told.rule, told.step, told.site and told.site.code) == ("WN701", 3, "hidden.pow(2)")
+    assert report.run.replay.faithful
+
+
+@pytest.mark.usefixtures("without_proofs")
+@pytest.mark.breadth
+def test_looking_for_it_leaves_the_training_as_it_is() -> None:
+    alone = normalised(3000.0)
+    found: list[Tensor] = []
+    watched(lambda: found.extend(normalised(3000.0)))
+    assert all(torch.equal(a, b) for a, b in zip(alone, found, strict=True))
+
+
+@pytest.mark.parametrize(("size", "dtype"), [(100.0, torch.float16), (3000.0, torch.float32)])
+def test_squares_within_the_range_give_no_alarm(size: float, dtype: torch.dtype) -> None:
+    assert watched(lambda: normalised(size, dtype)).verdict == "clean"
+
+
+def halves_looked_into(
+    losses: list[float], dtype: torch.dtype = torch.float16, scale: float | None = None
+) -> list[int]:
+    """The steps that are looked into, of an optimizer whose losses these are."""
+    weight = torch.zeros(1, requires_grad=True, dtype=dtype)
+    weight.grad = torch.ones_like(weight)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    detectors, seen = WatchDetectors(frozenset(), tuple), list[int]()
+
+    def look(fault: Fault) -> bool:
+        seen.append(fault.step)
+        return False
+
+    detectors.look_into = look
+    for step, loss in enumerate(losses, 1):
+        detectors.consume(optimizer, step, StepStatistics(1.0, (loss,), scale=scale), None, Losses())
+        detectors.look()
+    return seen
+
+
+def test_steps_in_float16_are_looked_into_now_and_then() -> None:
+    falling = [1.0 / n for n in range(1, 20)]
+    assert halves_looked_into(falling) == [1, 2, 4, 8, 16]
+    assert halves_looked_into([3.0, 2.0, 4.0, 1.0, 5.0]) == [1, 2, 3, 4, 5]
+    assert halves_looked_into([float(n) for n in range(1, 20)]) == [1, 2, 3, 4, 5, 6, 7, 8, 16]
+    assert halves_looked_into(falling, torch.float32, scale=65536.0) == [1, 2, 4, 8, 16]
+    assert halves_looked_into(falling, torch.float32) == halves_looked_into(falling, torch.bfloat16) == []
+
+
 # -- what is meant ---------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ from whynan.fixes.python.constructors import ArgumentEdit, Construction, constru
 from whynan.fixes.python.imports import visible, with_imports
 from whynan.fixes.python.precision import in_format
 from whynan.records.intents import ArgumentIntent
-from whynan.rules.arguments import LARGEST_NORMS, LEARNING_RATES
+from whynan.rules.arguments import LARGEST_NORMS, LEARNING_RATES, PEAK_RATES
 from whynan.source.text import Place, apply_edits, is_python, place_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _PARTS: Final = tuple(
     (parts, f"a {word} of the learning rate")
     for parts, word in ((10, "tenth"), (100, "hundredth"), (1000, "thousandth"))
 )
-_NAMES: Final = ("lr", "learning_rate", "base_lr")
+_NAMES: Final = ("lr", "learning_rate", "base_lr", "max_lr", "peak_lr")
 _PARAMETERS: Final = re.compile(r"(\w+)[\w.]*\.parameters\(\)")
 
 
@@ -39,19 +39,22 @@ class TrainingChange:
     largest: float = 0.0
     parts: int = 1
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """The file and the first line that are changed."""
+        pairs = zip(self.before.splitlines(), self.edited.splitlines(), strict=False)
+        return self.path, next((number for number, (one, two) in enumerate(pairs, 1) if one != two), 0)
+
 
 def training_changes(path: str, text: str) -> Iterator[TrainingChange]:
     """Every change that a file offers a place for, whether or not it mends anything."""
-    calls = [
-        (call, default)
-        for cls, default in LEARNING_RATES
-        if cls.rpartition(".")[2] in text and not isinstance(found := constructions({path: text}, cls), str)
-        for call in found
-    ]
+    calls = [(call, default) for cls, default in LEARNING_RATES for call in _calls(path, text, cls)]
+    peaks = [(call, parameters) for cls, parameters in PEAK_RATES for call in _calls(path, text, cls)]
     place = place_of(text)
     numbers = [node for node in map(_rate, place.parents) if node is not None]
     for parts, title in _PARTS:
         made = [_slower(call, default, parts) for call, default in calls]
+        made += [_slower(call, None, parts, parameters) for call, parameters in peaks]
         made += [_with_part(place, node, parts) for node in numbers]
         for edited in dict.fromkeys(one for one in made if one is not None):
             yield TrainingChange(title, "rate", path, text, edited, parts=parts)
@@ -67,11 +70,20 @@ def in_float32(path: str, text: str) -> TrainingChange | None:
     return None if edited is None else TrainingChange(title, "float32", path, text, edited)
 
 
-def _slower(call: Construction, default: str, parts: int) -> str | None:
-    """The text with a part of the learning rate that an optimizer is constructed with."""
-    intent = ArgumentIntent((), (), "lr", "setting", (), owner="optimizer", parameters=("params", "lr"))
+def _calls(path: str, text: str, cls: str) -> list[Construction]:
+    found = constructions({path: text}, cls) if cls.rpartition(".")[2] in text else []
+    return [] if isinstance(found, str) else found
+
+
+def _slower(
+    call: Construction, default: str | None, parts: int, parameters: tuple[str, ...] = ("params", "lr")
+) -> str | None:
+    """The text with a part of the learning rate that an optimizer, or the schedule of one, is constructed with."""
+    intent = ArgumentIntent((), (), parameters[-1], "setting", (), owner="optimizer", parameters=parameters)
     given = call.given(intent)
     text = default if given is None else call.code(given)
+    if text is None:
+        return None
     try:
         value = _part(text, parts)
     except ValueError:

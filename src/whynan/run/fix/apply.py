@@ -21,7 +21,7 @@ from whynan.rules import intents
 from whynan.rules.arguments import arguments_of, operands_of
 from whynan.rules.catalogue import rules
 from whynan.run.fix.file import RUN_AGAIN, Editable, open_editable, replace_files
-from whynan.run.proof.omissions import row_texts
+from whynan.run.proof.omissions import row_texts, sample_texts
 
 _MARK: Final = "\ufeff"
 """Stands at the beginning of a file of the encoding ``utf-8-sig``, and is no part of its text."""
@@ -262,7 +262,8 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix, known: Known) 
     texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
     given = [source.operand_edit(path, text, finding, row) for row in operands_of(finding.rule)]
     texts += [edit.edited for edit in given if isinstance(edit, source.ArgumentEdit)]
-    entered = row_texts(text) if finding.birth == "entered" else ()
+    comes_in = finding.birth == "entered" or finding.data is not None
+    entered = (*row_texts(text), *sample_texts(path, text, fix.patch or "")) if comes_in else ()
     of_numpy = () if proved is None else _numpy_texts(path, text, births[1:], proved)
     trained = (change.edited for change in source.training_changes(path, text))
     for each in itertools.chain(texts, entered, of_numpy, trained):

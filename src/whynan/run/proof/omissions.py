@@ -1,4 +1,4 @@
-"""Omissions: the rows of a table that hold NaN or Inf are left out, and no number stands for them."""
+"""Omissions: rows of a table, or samples of a dataset, that hold NaN or Inf are left out; no number stands for them."""
 
 # pyright: basic
 
@@ -6,17 +6,25 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from whynan.fixes.python.constructors import constructions
+from whynan.fixes.python.imports import visible, with_imports
 from whynan.source.dataflow import mutated_name, root_of
-from whynan.source.text import Place, is_python, parse_or_none, place_of
+from whynan.source.text import Place, apply_edits, is_python, parse_or_none, place_of
 from whynan.verify.in_place.visits import ARRAY
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Any
 
+    from whynan.verify.in_place.loaded_samples import LoadedSamples
     from whynan.verify.in_place.visits import Visits
+
+_MOST: Final = 16
+"""So many samples are named at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +59,68 @@ def without_bad_rows(text: str, visits: Visits) -> Omission | None:
             title = f"no rows of {name} that hold NaN or Inf"
             return Omission(title, visits.path, edited, f"{which}; nothing stands for them")
     return None
+
+
+def without_bad_samples(text: str, loaded: LoadedSamples) -> Omission | None:
+    """A loader's dataset without those of its samples that hold NaN or Inf, which are named.
+
+    A sample has all that belongs together. There is none where more than half are bad.
+    """
+    site, bad = loaded.site, loaded.bad
+    call = next((call for call in _loader_calls(site.file, text) if call.lineno == site.line), None)
+    few = len(bad) <= min(_MOST, loaded.total // 2)
+    edited = _without_samples(text, call, bad) if call is not None and few else None
+    if edited is None:
+        return None
+    which = f"the samples {', '.join(map(str, bad))}" if bad[1:] else f"sample {bad[0]}"
+    are = "hold NaN or Inf and are" if bad[1:] else "holds NaN or Inf and is"
+    them = "them" if bad[1:] else "it"
+    lost = f"{which} of the {loaded.total:,} of the dataset {are} left out; nothing stands for {them}"
+    return Omission("no samples that hold NaN or Inf", site.file, edited, lost)
+
+
+def sample_texts(path: str, text: str, patch: str) -> list[str]:
+    """All that leaving out the samples that a patch names makes of a file's text: at each call of ``DataLoader``."""
+    named = re.search(r" if i (?:!= (\d+)|not in \(([\d, ]+)\))\]\)", patch)
+    bad = [] if named is None else [int(number) for number in (named[1] or named[2]).split(",")]
+    edited = [_without_samples(text, call, bad) for call in (_loader_calls(path, text) if bad else ())]
+    return [one for one in edited if one is not None]
+
+
+def _loader_calls(path: str, text: str) -> list[ast.Call]:
+    calls = constructions({path: text}, "torch.utils.data.DataLoader")
+    return [] if isinstance(calls, str) else [call.call for call in calls]
+
+
+def _without_samples(text: str, call: ast.Call, bad: Sequence[int]) -> str | None:
+    """A file's text in which a call of ``DataLoader`` is given a dataset without some samples."""
+    given = next((k.value for k in call.keywords if k.arg == "dataset"), None) or next(iter(call.args), None)
+    place = place_of(text)
+    call = next(n for n in place.parents if isinstance(n, ast.Call) and place.span(n) == place.span(call))
+    above = list(place.above(call))
+    statement = next((node for node in above if isinstance(node, ast.stmt)), None)
+    if given is None or isinstance(given, ast.Starred) or statement is None:
+        return None
+    start = place.line_start(statement.lineno)
+    indent = text[start : place.span(statement)[0]]
+    code, edits = place.code(given), list[tuple[int, int, str]]()
+    if not isinstance(given, ast.Name | ast.Attribute):
+        # it is made once
+        within = above[: above.index(statement)]
+        if indent.strip() or any(isinstance(node, ast.Lambda | ast.comprehension | ast.IfExp) for node in within):
+            return None
+        name = next((name for name in ("dataset", "samples", "all_samples") if name not in place.names), None)
+        if name is None:
+            return None
+        newline = "\r\n" if "\r\n" in text else "\n"
+        edits.append((start, start, f"{indent}{name} = {code}{newline}"))
+        code = name
+    known = f"i != {bad[0]}" if len(bad) == 1 else f"i not in {tuple(bad)}"
+    kept = f"torch.utils.data.Subset({code}, [i for i in range(len({code})) if {known}])"
+    edited = apply_edits(text, [*edits, (*place.span(given), kept)])
+    if visible(place, call).get("torch") != "torch":
+        edited = with_imports(edited, ["torch"])
+    return edited if is_python(edited) else None
 
 
 class _Rows:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from whynan.records.intents import FixIntent, FixKind
     from whynan.records.neighbourhood import Neighbourhood
     from whynan.run.proof.arguments import Heard
+    from whynan.run.proof.omissions import Omission
     from whynan.traces import Trace
     from whynan.training.course import Course
     from whynan.verify.in_place.live_objects import Meanwhile
@@ -250,6 +251,8 @@ class _Proving:
         self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
         self._numpy_sites: tuple[Site, ...] | None = None
+        self._makers: dict[object, Site] = {}
+        """The expressions of NumPy's that have made what came in, by what findings with the same fixes share."""
         self._same_cause: dict[int, frozenset[object]] = {}
         self._hashes = {source.file: source.sha256 for source in report.run.sources}
 
@@ -290,7 +293,7 @@ class _Proving:
     def _with_fixes(self, finding: Finding) -> Finding:
         if finding.allowed is not None or finding.fate == "absorbed":
             return finding
-        key = finding.rule, finding.site, finding.phase
+        key = _alike(finding)
         if key not in self._known:
             try:
                 self._known[key] = self._fixes(finding)
@@ -300,7 +303,7 @@ class _Proving:
                 self._course = functools.cache(self._again.course)
                 self._visited, self._trials, self._verdicts = {}, {}, {}
                 self._known[key] = self._fixes(finding)
-        return finding.model_copy(update={"fixes": self._known[key]})
+        return _made_by(finding.model_copy(update={"fixes": self._known[key]}), self._makers.get(key))
 
     def _is_interrupted(self) -> bool:
         """Whether the user waits no longer."""
@@ -425,7 +428,6 @@ class _Proving:
         """The edits of the program's NumPy expressions, of what came in bad from there; up to the first that holds."""
         from whynan.fixes.candidates import Candidate
         from whynan.fixes.python import candidates
-        from whynan.source import sha256_of
         from whynan.verify.in_place.numpy_births import NumpyBirths
 
         if self._numpy_sites is None:
@@ -434,33 +436,57 @@ class _Proving:
             self._numpy_sites = () if isinstance(heard, str) else heard.sites
         made: list[Fix] = []
         for site in self._numpy_sites:
-            if (digest := sha256_of(site.file)) is None or self._hashes.setdefault(site.file, digest) != digest:
-                continue
             at = finding.model_copy(update={"site": site, "around": None, "chain": ()})
-            source = self._source(at)
+            source = self._source(at, known=False)
             if source is not None and not self._is_over():
                 found = candidates(source.text, at, NUMPY, library="numpy")
                 made += self._proved_edits(at, source, [_in(source, c) for c in found if isinstance(c, Candidate)])
             if any(fix.verdict.status in APPLICABLE for fix in made):
+                # without what it made nothing bad comes in
+                self._makers[_alike(finding)] = site
                 break
         return tuple(made)
 
     def _omission_fixes(self, finding: Finding, source: _Source) -> tuple[Fix, ...]:
         """The edit that leaves out the rows of a table that came in bad, where the program then goes on."""
-        from whynan.fixes.python import patch
         from whynan.run.proof.omissions import without_bad_rows
-        from whynan.source.positions import file_of_site
 
-        if finding.birth != "entered" or finding.site is None or self._is_over():
+        # NaN that comes in is a birth, and Inf that does the cause of one
+        comes_in = finding.birth == "entered" or finding.data is not None
+        if not comes_in or finding.site is None or self._is_over():
             return ()
         visits = self._visits(source, finding.site.line)
         found = None if isinstance(visits, str) else without_bad_rows(source.text, visits)
-        if found is None:
+        made = () if found is None else (self._omission_fix(finding, source, found),)
+        if any(fix.verdict.status in APPLICABLE for fix in made):
+            return made
+        return (*made, *self._sample_fixes(finding))
+
+    def _sample_fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        """The edit that leaves out the samples of a loader's dataset that came in bad, where the program goes on."""
+        from whynan.run.proof.omissions import without_bad_samples
+        from whynan.verify.in_place.loaded_samples import LoaderCalls
+
+        if finding.data is None or finding.data.kind != "batch" or self._is_over():
             return ()
+        heard = self._again.hear(LoaderCalls((finding.data.name or "").removeprefix("batch")))
+        for loaded in () if isinstance(heard, str) else dict.fromkeys(heard.found):
+            source = self._source(finding.model_copy(update={"site": loaded.site}), known=False)
+            found = None if source is None else without_bad_samples(source.text, loaded)
+            if source is not None and found is not None:
+                fix = self._omission_fix(finding, source, found)
+                if fix.verdict.status in APPLICABLE:
+                    return (fix,)
+        return ()
+
+    def _omission_fix(self, finding: Finding, source: _Source, found: Omission) -> Fix:
+        from whynan.fixes.python import patch
+        from whynan.source.positions import file_of_site
+
         outcome = self._outcome(finding, source, found.edited, makes_up=True)
         verdict = _tried(FixVerdict(status="guarded", why=found.lost), outcome)
         change = patch(file_of_site(source.path), source.text, found.edited)
-        return (Fix(title=found.title, kind="source", patch=change, verdict=verdict),)
+        return Fix(title=found.title, kind="source", patch=change, verdict=verdict)
 
     def _training_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The changes of how the program trains, up to the first with which it does so without failing."""
@@ -591,12 +617,15 @@ class _Proving:
         """Whether a file of the program speaks of autocast."""
         return any("autocast" in line for path in self._hashes for line in linecache.getlines(path))
 
-    def _source(self, finding: Finding) -> _Source | None:
-        """The file of a finding's expression, if it is what ran."""
+    def _source(self, finding: Finding, *, known: bool = True) -> _Source | None:
+        """The file of a finding's expression, if it is what ran; ``known``: it is one that the report has met."""
         from whynan.source import sha256_of
 
         site = finding.site
-        if site is None or site.file not in self._hashes or sha256_of(site.file) != self._hashes[site.file]:
+        digest = None if site is None else sha256_of(site.file)
+        if site is None or digest is None or (known and site.file not in self._hashes):
+            return None
+        if self._hashes.setdefault(site.file, digest) != digest:
             return None
         text = file_text(site.file)
         return None if text is None else _Source(os.path.abspath(site.file), text)
@@ -791,6 +820,22 @@ def _is_hooked(path: str, moved: MovedActivation) -> bool:
     codes = [getattr(getattr(kind, "forward", None), "__code__", None) for kind in hooked]
     homes = {code.co_filename for code in codes if code is not None}
     return any(is_same_file(home, file) for home in homes for file in files)
+
+
+def _alike(finding: Finding) -> object:
+    """What is the same of findings that have the same fixes."""
+    return finding.rule, finding.site, finding.phase
+
+
+def _made_by(finding: Finding, site: Site | None) -> Finding:
+    """A finding of what came in that names the expression which has made it."""
+    from whynan.rules.wording import data_text
+
+    if site is None or finding.data is None or finding.data.computed is not None:
+        return finding
+    data = finding.data.model_copy(update={"computed": site})
+    message = finding.message.replace(data_text(finding.data), data_text(data), 1)
+    return finding.model_copy(update={"data": data, "message": message})
 
 
 def _birth_numbers(finding: Finding) -> tuple[object, ...]:

@@ -24,6 +24,10 @@ _GROWTH: Final = 3.0
 _FEW: Final = 3
 """A training that fails so soon shows no growth."""
 _WINDOW: Final = 10
+_DEVIATIONS: Final = 2.0
+"""So many standard deviations of what new data do to it may a loss at the end be above one at first."""
+_ENOUGH: Final = 8
+"""Of fewer losses it is not known what new data do to them."""
 _SAME: Final = 0.01
 """So near, relative, are losses in float16 and in float32."""
 _MOST: Final = 8
@@ -60,16 +64,20 @@ def changes_of(
         slower = [c for c in found if c.kind == "rate"]
         tried = [*clipped, *slower] if went_well else [*slower, *clipped]
     clippings = courses = least_parts = 0
+    idle: set[tuple[str, int]] = set()
     for change in tried:
         is_enough = clippings == _CLIPPINGS if change.kind == "clipping" else 0 < least_parts < change.parts
-        if courses == _MOST or is_enough:
+        if courses == _MOST or is_enough or change.place in idle:
             continue
         courses += 1
         course = course_of(change.path, change.before, change.edited)
         if not isinstance(course, str):
             clippings += change.kind == "clipping"
             yield change, _verdict(change, first, course)
-            as_soon = course.bad is not None and len(course.losses) == first.wanted
+            if course.losses == first.losses:
+                # that rate is not the one that trains
+                idle.add(change.place)
+            as_soon = course.bad is not None and len(course.losses) == first.wanted and not _diverges(course)
             if as_soon and change.kind == "rate" and course.losses[:-1] != first.losses[:-1]:
                 # other steps have led to the same failure: smaller ones will
                 least_parts = change.parts
@@ -128,15 +136,34 @@ def _against(change: TrainingChange, first: Course, course: Course) -> str | Non
     if change.kind == "float32" and abs(losses[0] - first.losses[0]) > _SAME * abs(first.losses[0]):
         return f"with it the first loss is {losses[0]:.4g}, which was {first.losses[0]:.4g}"
     last, before = _last(losses), [loss for loss in first.losses if math.isfinite(loss)]
-    if (least := min(losses[0], median(before) if before else losses[0])) < last:
+    least = min(losses[0], median(before) if before else losses[0])
+    if least < last and _rises(losses, least, len(before)):
         return f"with it the loss is {last:.4g} at last, and {least:.4g} was reached before"
     window = _window(norms)
     if change.kind == "clipping" and 2 * sum(_is_clipped(change, n) for n in norms[-window:]) > window:
         return "with it the gradients stay as large as they may be"
+    if not course.moves or not any(norms):
+        return "with it no weight moves"
     as_far = len(losses) >= change.parts * first.wanted
     if change.kind == "rate" and not as_far and median(norms[-window:]) > _GROWTH * max(norms[:window]):
         return "with it the gradients grow on, and it may fail later"
     return None
+
+
+def _rises(losses: Sequence[float], least: float, count: int) -> bool:
+    """Whether losses are at the end above their own beginning, or above the least of a count, by more than noise."""
+    window, last = _window(losses), _last(losses)
+    spread = _DEVIATIONS * _noise(losses)
+    began = median(losses[:window]) + spread * math.sqrt(2 / window)
+    return last > min(began, least + spread * math.sqrt(1 / window + 1 / max(1, count)))
+
+
+def _noise(losses: Sequence[float]) -> float:
+    """The standard deviation of losses about their trend: of second differences, which a straight line has none of."""
+    if len(losses) < _ENOUGH:
+        return 0.0
+    differences = [abs(a - 2 * b + c) for a, b, c in zip(losses, losses[1:], losses[2:], strict=False)]
+    return 1.4826 * median(differences) / math.sqrt(6)
 
 
 def _is_clipped(change: TrainingChange, norm: float) -> bool:

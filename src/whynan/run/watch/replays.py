@@ -737,7 +737,7 @@ def _births(report: Report) -> set[tuple[object, ...]]:
 
 def _comes_in(report: Report) -> bool:
     """Whether what is bad comes in from where data are read or made, ahead of the step."""
-    return any(finding.birth in ("entered", "literal") for finding in report.findings)
+    return any(finding.birth in ("entered", "literal") or finding.data is not None for finding in report.findings)
 
 
 def _is_faithful(way: ReplayPlan, outcome: ReplayOutcome, fault: Fault) -> bool:

@@ -125,6 +125,20 @@ def test_an_edit_made_again_changes_nothing(intent, bad, body, site) -> None:  #
         assert not any(isinstance(c, Candidate) for c in again), changed(found.edited, again[0].edited)
 
 
+@pytest.mark.parametrize("target", ["x.data", "x[0]", "x.T[:]"])
+def test_what_is_written_into_an_object_stays_written_into_it(target: str) -> None:
+    text = function(f"x = x.clone()\nd = x.sum()\n{target} /= d\nreturn x")
+    edited = mended(text, f"{target} /= d", DIVISION).edited
+    assert changed(text, edited) == [f"{target} /= torch.where(d == 0, 1, d)"]
+    assert is_cured_forward(text, edited, ZERO, GOOD)
+
+
+def test_an_object_that_others_may_hold_is_not_given_another_value() -> None:
+    text = function("e = x.exp()\nx.data = e\nx.data /= e.sum(-1, keepdim=True)\nreturn x")
+    found = all_of(text, "x.data /= e.sum(-1, keepdim=True)", SOFTMAX)
+    assert not any(isinstance(one, Candidate) for one in found)
+
+
 def test_a_guarded_denominator_is_not_guarded_again() -> None:
     text = function("return x / x.sum()")
     once = mended(text, "x / x.sum()", DIVISION).edited

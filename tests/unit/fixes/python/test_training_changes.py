@@ -46,6 +46,16 @@ def added(text: str, kind: str) -> list[list[str]]:
             "optimizer = optim.SGD(model.parameters(), lr=0.1 * RATE)",
         ),
         ("optim.SGD(model.parameters(), 1 / n)", "n = 2", "optimizer = optim.SGD(model.parameters(), 0.1 * (1 / n))"),
+        (
+            "made(model)",
+            "cycle = optim.lr_scheduler.OneCycleLR(made, max_lr=self.peak, total_steps=9)",
+            "cycle = optim.lr_scheduler.OneCycleLR(made, max_lr=0.1 * self.peak, total_steps=9)",
+        ),
+        (
+            "made(model)",
+            "cycle = optim.lr_scheduler.CyclicLR(made, 1e-4, 2.0)",
+            "cycle = optim.lr_scheduler.CyclicLR(made, 1e-4, 0.2)",
+        ),
         ("made(model)", "config = {'lr': 3e-2, 'steps': 9}", "config = {'lr': 0.003, 'steps': 9}"),
         ("made(model)", "learning_rate = 2.0", "learning_rate = 0.2"),
         ("made(model)", "def made(m, lr=0.4): ...", "def made(m, lr=0.04): ..."),
