@@ -299,6 +299,34 @@ def test_a_guard_behind_what_a_module_has_rounded_is_not_verified(loaded: Callab
     assert [given.lack for given in least.verdict.stand_ins] == ["unknown"]
 
 
+CHOSEN = """import torch
+
+
+def made(x):
+    p = torch.softmax(x, -1)
+    return {}
+
+
+def target(x):
+    t = made(x)
+    return torch.log(t)
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("made", "is_rounded"), [("torch.zeros_like(p).scatter_(1, p.argmax(-1, keepdim=True), 1.0)", False), ("p", True)]
+)
+def test_what_is_chosen_by_rounded_numbers_is_exact(
+    made: str, is_rounded: bool, loaded: Callable[[str], ModuleType]
+) -> None:
+    x = torch.tensor([[200.0, 1.0, 0.0], [0.0, 2.0, 1.0]])
+    report = whynan.explain(loaded(CHOSEN.format(made)).target, x, rerun=True)
+    title = "the smallest normal number instead of 0 in the logarithm"
+    (status,) = [fix.verdict.status for fix in report.findings[0].fixes if fix.title == title]
+    assert (status in ("unverified", "rejected")) if is_rounded else (status == "guarded")
+
+
 @pytest.mark.proof
 def test_so_is_a_guard_of_the_users_own_on_what_a_capsule_holds(
     loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
