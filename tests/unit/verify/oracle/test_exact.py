@@ -43,6 +43,14 @@ def test_signed_zeros_turn_angles() -> None:
     assert values(found) == [math.pi, -math.pi]
 
 
+def test_the_slope_of_x_log_y_is_log_y_at_0_too() -> None:
+    x, y = torch.tensor([0.0, 0.0, 2.0]), torch.tensor([2.0, 0.0, 3.0])
+    program = program_of(torch.xlogy, x=x, y=y)
+    found = exact(program, {"x": x, "y": y}, {program.outputs[0]: 1.0})
+    assert values(found)[:2] == [0.0, 0.0]
+    assert found.gradients["x"].midpoint().tolist() == pytest.approx([math.log(2), -math.inf, math.log(3)])
+
+
 def test_both_limits_and_subnormals() -> None:
     largest, smallest = torch.finfo(torch.float32).max, 2.0**-149
     found = truth(lambda x: x * x, largest, smallest)
