@@ -215,6 +215,13 @@ def test_a_gradient_of_0_for_a_slope_that_is_infinite_on_both_sides_is_stated(
     assert (found.status, [one.output for one in found.stand_ins]) == ("guarded", [None])
 
 
+def test_so_is_that_of_a_root_of_a_complex_magnitude() -> None:
+    z = torch.complex(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.0, 0.5, -1.0])).requires_grad_()
+    root = _but_at_0(lambda size: size**0.3)
+    found = judge(lambda z: z.abs() ** 0.3, lambda z: root(z.abs()), [{"z": z}], kind="guard")
+    assert found.status == "guarded"
+
+
 def test_a_gradient_of_0_at_a_kink_is_not() -> None:
     given = [{"x": torch.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, -1.0]], requires_grad=True)}]
 
