@@ -299,6 +299,43 @@ def test_a_guard_behind_what_a_module_has_rounded_is_not_verified(loaded: Callab
     assert [given.lack for given in least.verdict.stand_ins] == ["unknown"]
 
 
+POSES = """import torch
+import whynan
+
+torch.manual_seed(0)
+goal = torch.randn(5, 3) * 0.1
+turns = torch.nn.Parameter(torch.tensor([[1.0, 0.0, 0.0, 0.0]]).repeat(5, 1))
+optimizer = torch.optim.Adam([turns], lr=1e-2)
+
+
+def logarithm(q):
+    w, v = q[:, :1], q[:, 1:]
+    size = v.norm(dim=-1, keepdim=True).clamp(min=1e-8)
+    return v * torch.acos(w.clamp(-1, 1)) / size
+
+
+def train():
+    with whynan.watch(optimizer, quiet=True) as watched:
+        for _ in range(4):
+            optimizer.zero_grad()
+            ((logarithm(turns) - goal) ** 2).mean().backward()
+            optimizer.step()
+    return watched.report
+"""
+
+
+@pytest.mark.proof
+def test_where_a_selection_is_not_all_that_is_wrong_the_operation_itself_is_mended(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    (finding,) = loaded(POSES).train().findings
+    assert (finding.rule, "WN402" in finding.matched) == ("WN510", True)
+    patches = [fix.patch for fix in finding.fixes]
+    assert len({*patches}) == len(patches)
+    known = {fix.title: fix.verdict.status for fix in finding.fixes}
+    assert known["a gradient of 0 at the ends of the domain and beyond"] == "guarded"
+
+
 @pytest.mark.proof
 def test_what_is_chosen_by_rounded_numbers_is_exact(loaded: Callable[[str], ModuleType]) -> None:
     chosen = "p = torch.sigmoid(self.lin(x))\n        return torch.zeros_like(p).index_fill_(0, p.argmax(0), 1.0)"

@@ -319,4 +319,5 @@ def _remaining_birth(finding: Finding, further: Further) -> Finding:
 
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
-    return next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
+    known = {rule.code: rule.fixes for rule in rules()}
+    return tuple(intent for code in (finding.rule, *finding.matched) for intent in known.get(code, ()))

@@ -328,6 +328,10 @@ class _Proving:
         if not any(fix.verdict.status == "verified" for fix in (*arguments, *made)):
             made = (*self._moved_fixes(finding, source, intents), *made)
         if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+            known = {fix.patch for fix in made}
+            others = self._fixes_of_other_rules(finding, source, intents)
+            made = (*made, *(fix for fix in others if fix.patch not in known))
+        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
             made = (*made, *self._numpy_fixes(finding))
         if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
             made = (*made, *self._omission_fixes(finding, source))
@@ -348,6 +352,14 @@ class _Proving:
             settings = (*self._in_bfloat16(finding, source, alone=not made), *settings)
         ranked = sorted((*arguments, *made), key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
         return (*ranked, *settings)
+
+    def _fixes_of_other_rules(self, finding: Finding, source: _Source, tried: Sequence[FixIntent]) -> tuple[Fix, ...]:
+        """What the rules would do that are less specific than the one which speaks."""
+        others = [r for code in finding.matched for r in rules() if r.code == code]
+        wanted = [
+            i for rule in others for i in _of_dtype(rule.fixes, finding) if i not in tried and i.kind != "setting"
+        ]
+        return tuple(fix for fix in self._edit_fixes(finding, source, wanted) if fix.patch) if wanted else ()
 
     def _edit_fixes(self, finding: Finding, source: _Source, intents: Sequence[FixIntent]) -> tuple[Fix, ...]:
         """The edits of the expression at a finding's site."""
@@ -801,8 +813,11 @@ def _fix_of(proof: RankedCandidate, source: _Source) -> Fix:
 
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
-    known = next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
-    return tuple(intent for intent in known if not intent.dtypes or finding.element.dtype in intent.dtypes)
+    return _of_dtype(next((rule.fixes for rule in rules() if rule.code == finding.rule), ()), finding)
+
+
+def _of_dtype(intents: Sequence[FixIntent], finding: Finding) -> tuple[FixIntent, ...]:
+    return tuple(intent for intent in intents if not intent.dtypes or finding.element.dtype in intent.dtypes)
 
 
 def _in(source: _Source, candidate: Candidate) -> Candidate:
