@@ -299,6 +299,31 @@ def test_a_guard_behind_what_a_module_has_rounded_is_not_verified(loaded: Callab
     assert [given.lack for given in least.verdict.stand_ins] == ["unknown"]
 
 
+CORRELATION = """import torch
+
+
+def correlation(x, y):
+    x, y = x - x.mean(1, keepdim=True), y - y.mean(1, keepdim=True)
+    return (x * y).sum(1) / (torch.sqrt((x**2).sum(1)) * torch.sqrt((y**2).sum(1)))
+
+
+def target(x, y):
+    loss = 1 - correlation(torch.relu(x), y).mean()
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.proof
+def test_a_derivative_that_the_program_leaves_out_is_mended_too(loaded: Callable[[str], ModuleType]) -> None:
+    drawn = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(6, 5, generator=drawn) for _ in range(2))
+    x[3] = -1.0
+    report = whynan.explain(loaded(CORRELATION).target, x.requires_grad_(), y, rerun=True)
+    best = report.findings[0].fixes[0]
+    assert (best.verdict.status, len(best.further)) == ("guarded", 1)
+
+
 POSES = """import torch
 import whynan
 

@@ -688,7 +688,7 @@ class _Proving:
         if outcome.next is not None and births is not None:
             following = (finding.model_copy(update={"site": site}) for site in births.sites)
             outcome = replace(outcome, next=next(following, None))
-        left = outcome.next
+        left = outcome.next or self._absorbed_birth(finding, source, one)
         texts = source.before, candidate.edited
         if left is not None and left.step != finding.step and is_in_edit(finding, texts, left):
             # not hidden by what the edit mends: what the training has made of its weights by then
@@ -699,6 +699,18 @@ class _Proving:
                 if mended.verdict.status in (*APPLICABLE, "distorting"):
                     return mended
         return replace(one, verdict=_tried(one.verdict, outcome), leaves=outcome.remains is not None)
+
+    def _absorbed_birth(self, finding: Finding, source: _Source, one: RankedCandidate) -> Finding | None:
+        """What keeps a derivative bad that the program itself leaves out behind the function that is edited."""
+        if one.verdict.backward_finite is not False or one.candidate.library == "numpy":
+            return None
+        trial = self._trial(source, one.candidate.edited)
+        ran = trial.report if isinstance(trial, EditedRun) else trial
+        before = {birth_of(f) for f in self._report.absorbed}
+        born = () if isinstance(ran, str) else (f for f in ran.absorbed if birth_of(f) not in before)
+        place = finding.site and (finding.site.file, finding.site.function)
+        here = (f for f in born if f.phase == "backward" and f.site and (f.site.file, f.site.function) == place)
+        return next((f.model_copy(update={"fate": "escaped"}) for f in here), None)
 
     def _outcome(
         self, finding: Finding, source: _Source, edited: str, *, makes_up: bool, live: Meanwhile | None = None
