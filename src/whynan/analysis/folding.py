@@ -70,6 +70,10 @@ class _Causes:
             return any(way(one, other) or way(other, one) for way in ways) or _are_of_one_literal(one, other)
         if _one_edit(one, other) or _stand_on_one_pole(one, other) or _fail_on_one_number(one, other):
             return True
+        if _ranges_left(one) & _ranges_left(other) or _are_of_one_cut(one, other):
+            return True
+        if _is_pole_of(one, other) or _is_pole_of(other, one):
+            return True
         if _read_one_factor(one, other) or _is_inner_part(one, other) or _is_inner_part(other, one):
             return True
         if one.site is None or other.site is None or one.site.file != other.site.file:
@@ -172,7 +176,7 @@ def _fail_on_one_number(one: Finding, other: Finding) -> bool:
     mine, yours = _operand_causes(near), _operand_causes(far)
     # in a gradient two that meet are each a root
     same = one.rule == other.rule != "WN000" and one.op == other.op and one.phase == other.phase != "backward"
-    if not (same and mine) or (one.element.index, one.element.shape) != (other.element.index, other.element.shape):
+    if not (same and mine) or _place_in_tensor(one) != _place_in_tensor(other):
         return False
     # what has made it larger may be what is wrong
     between = _MOST_BETWEEN if _largest_operand(far) <= _largest_operand(near) else 0
@@ -190,11 +194,32 @@ def _is_inner_part(inner: Finding, outer: Finding) -> bool:
     """Whether one rule speaks of two operations, of which the inner makes what the outer fails on: log(sum(exp(x)))."""
     same = inner.rule == outer.rule != "WN000" and inner.op != outer.op and inner.phase == outer.phase
     places = [site and (site.file, site.function) for site in (inner.site, outer.site)]
-    return (
-        same
-        and places[0] == places[1]
-        and any((link.op, link.site) == (inner.op, inner.site) for link in _operand_causes(outer))
-    )
+    return same and places[0] == places[1] and _event(inner.op, inner.site) in _operand_events(outer)
+
+
+def _ranges_left(finding: Finding) -> set[object]:
+    """The exponentials that left the range of their dtype: what a birth is, or what made a 0 of its operand."""
+    left = [(link.op, link.site) for link in _operand_causes(finding) if link.typed_summary.values.get("smallest")]
+    if finding.birth == "overflow" and finding.site is not None:
+        left.append((finding.op, finding.site))
+    return {_event(*each) for each in left if base_name(each[0] or "") in TORCH.having("exponential")}
+
+
+def _are_of_one_cut(one: Finding, other: Finding) -> bool:
+    """Whether two births of one element in one function begin with a number that was cut off to a bound."""
+    mine, yours = ([link.typed_summary for link in _operand_causes(finding)[:1]] for finding in (one, other))
+    places = [(f.phase, f.site and (f.site.file, f.site.function), *_place_in_tensor(f)) for f in (one, other)]
+    return bool(mine) and mine == yours and mine[0].kind == "turned_into" and places[0] == places[1]
+
+
+def _is_pole_of(inner: Finding, outer: Finding) -> bool:
+    """Whether what is Inf where it is divided by 0 is what is too large where it is divided by little more."""
+    known = inner.birth == "pole" and outer.birth == "overflow" and inner.phase == outer.phase
+    return known and _event(inner.op, inner.site) in _operand_events(outer)
+
+
+def _place_in_tensor(finding: Finding) -> tuple[object, object]:
+    return finding.element.index, finding.element.shape
 
 
 def _largest_operand(finding: Finding) -> float:
@@ -204,9 +229,9 @@ def _largest_operand(finding: Finding) -> float:
 
 def _is_derivative_beside(one: Finding, other: Finding) -> bool:
     """Whether a birth in the backward is of the operation, and of the element, that made the other's operand."""
-    here = (one.element.index, one.element.shape) == (other.element.index, other.element.shape)
-    made = ((link.op, link.site) for link in _operand_causes(other)[-_MOST_BETWEEN:])
-    return one.phase == "backward" != other.phase and here and (one.forward_op, one.site) in made
+    here = _place_in_tensor(one) == _place_in_tensor(other)
+    made = _operand_events(other)[-_MOST_BETWEEN:]
+    return one.phase == "backward" != other.phase and here and _event(one.forward_op, one.site) in made
 
 
 def _on_pole(finding: Finding) -> tuple[object, ...] | None:
@@ -235,9 +260,17 @@ def _edits(finding: Finding) -> set[str]:
 def _is_one_expression(one: Finding, other: Finding) -> bool:
     """Whether two births are those of one expression, in the forward, in its backward or in both."""
     here, there = one.site, other.site
-    if here is None or here.column is None or here != there or "accumulation" in (one.phase, other.phase):
+    if (
+        here is None
+        or here.column is None
+        or _event(None, here) != _event(None, there)
+        or "accumulation" in (one.phase, other.phase)
+    ):
         # a sum of gradients stands at the first use of its leaf, and is no derivative of that
         return False
+    if one.phase == other.phase == "backward" and _place_in_tensor(one) == _place_in_tensor(other):
+        # its first and its second derivative
+        return True
     # a function that is called at two places can fail for two reasons
     return one.phase != other.phase or one.rule == other.rule
 
@@ -256,8 +289,17 @@ def _contains(outer: Site, inner: Site) -> bool:
 
 def _shares_cause(one: Finding, other: Finding) -> bool:
     """Whether one event has made the operands of both what they are, or what bore the one has made the other's."""
-    mine, yours = ({(link.op, link.site) for link in _operand_causes(finding)} for finding in (one, other))
-    return bool(mine & yours) or (one.op, one.site) in yours or (other.op, other.site) in mine
+    mine, yours = ({*_operand_events(finding)} for finding in (one, other))
+    return bool(mine & yours) or _event(one.op, one.site) in yours or _event(other.op, other.site) in mine
+
+
+def _event(op: str | None, site: Site | None) -> tuple[object, ...]:
+    """What an operation at a place is known by; the causes of a birth do not know the module that they ran in."""
+    return op, None if site is None else site.model_copy(update={"module": None})
+
+
+def _operand_events(finding: Finding) -> list[tuple[object, ...]]:
+    return [_event(link.op, link.site) for link in _operand_causes(finding)]
 
 
 def _operand_causes(finding: Finding) -> list[ChainLink]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.match import Match, Missing, is_divisor
-from whynan.expr.term import Term, coefficient, number, product_of
+from whynan.expr.term import Term, coefficient, number, product_of, sum_of
 from whynan.ops.table import TORCH
 from whynan.source.calls import function_of, operator_of
 
@@ -161,13 +161,30 @@ class LogSpace:
         dim = self._variable(along)
         return f"-logsumexp({each} - unsqueeze({above}, {dim}), {dim})"
 
+    def _share(self, term: Term, depth: int) -> str | None:
+        """What is divided by a sum that it is a term of: where it is nearly all of that, its logarithm is nearly 0."""
+        below = [factor for factor in term.operands if is_divisor(factor)]
+        whole = below[0].origin or below[0].operands[0] if len(below) == 1 else None
+        while whole is not None and whole.name == "leaf":
+            whole = self._meaning(whole)
+        if whole is None or whole.name != "add":
+            return None
+        part = product_of([factor for factor in term.operands if factor is not below[0]])
+        rest = [other for other in whole.operands if not self.reader.is_equivalent(other, part)]
+        above = self.log(part, depth - 1)
+        if above is None or len(rest) != len(whole.operands) - 1 or any(coefficient(one)[0] < 0 for one in rest):
+            return None
+        self._take(whole)
+        others = sum_of(rest)
+        return f"logsigmoid({above} - ({self.log(others, depth - 1) or self._leaf(others)}))"
+
     def _product(self, term: Term, depth: int) -> str | None:
         known = self.match, self.gains, self.bare
-        found = self._quotient(term, depth) if self.divides else None
-        if found is not None:
-            self._take(term)
-            return found
-        self.match, self.gains, self.bare = known
+        for form in (self._share, *([self._quotient] if self.divides else [])):
+            if (found := form(term, depth)) is not None:
+                self._take(term)
+                return found
+            self.match, self.gains, self.bare = known
         self._take(term)
         factors = [(factor, self.log(factor, depth - 1)) for factor in term.operands]
         logs = [log for _, log in factors if log is not None]

@@ -152,7 +152,42 @@ def exponential_and_logarithm_in_two_statements() -> Tensor:
     return torch.log(torch.cumsum(hazard, 0))
 
 
+class _Heads(torch.nn.Module):
+    def forward(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        mean, log_scale = rows.unbind(-1)
+        return mean, torch.exp(log_scale)
+
+
+def scale_that_is_too_large_and_too_small() -> Tensor:
+    rows = torch.tensor([[0.5, 95.0], [1.0, -170.0], [2.0, -44.0]], requires_grad=True)
+    mean, scale = _Heads()(rows)
+    error = (3.0 - mean) / scale
+    loss = (0.5 * error**2 + torch.log(scale)).mean()
+    loss.backward()
+    return loss
+
+
+def value_that_was_cut_off_to_one() -> Tensor:
+    value = torch.tensor([0.5, 1.5], requires_grad=True).clamp(-1, 1)
+    before = 0.5 * torch.log((1 + value) / (1 - value))
+    return before - torch.log(1 - value * value)
+
+
+def radius_that_is_differentiated_twice() -> Tensor:
+    place = torch.tensor([[0.0, 0.0], [3.0, 4.0]], requires_grad=True)
+    weight = torch.ones(1, requires_grad=True)
+    height = torch.tanh(weight * torch.sqrt((place**2).sum(1)))
+    (slope,) = torch.autograd.grad(height.sum(), place, create_graph=True)
+    (curve,) = torch.autograd.grad(slope[:, 0].sum(), place, create_graph=True)
+    loss = (curve[:, 0] + 1).pow(2).mean()
+    loss.backward()
+    return loss
+
+
 ONE: tuple[Program, ...] = (
+    scale_that_is_too_large_and_too_small,
+    value_that_was_cut_off_to_one,
+    radius_that_is_differentiated_twice,
     missing_value_that_the_program_marks,
     exponential_and_logarithm_in_two_statements,
     terms_named_before_they_meet,
@@ -348,7 +383,21 @@ def two_scales_of_one_name() -> Tensor:
     return _scaled(rows, spread) + _shifted(rows, (rows[:, :1] - 2).floor().relu())
 
 
+def cuts_of_two_numbers() -> Tensor:
+    value = torch.tensor([0.5, 1.5]).clamp(-1, 1)
+    other = torch.tensor([0.5, 1.25]).clamp(-1, 1)
+    return torch.log(1 - value) + 1 / (1 - other)
+
+
+def scales_of_two_exponentials() -> Tensor:
+    wide = torch.exp(torch.tensor([95.0, 1.0]))
+    narrow = torch.exp(torch.tensor([1.0, -170.0]))
+    return torch.log(wide) + 1 / narrow
+
+
 TWO: tuple[Program, ...] = (
+    cuts_of_two_numbers,
+    scales_of_two_exponentials,
     two_scales_of_one_name,
     functions_in_one_statement,
     helper_that_fails_for_two_reasons,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 
 import pytest
 import torch
@@ -39,6 +40,9 @@ CASES = [
     ("torch.log(torch.cat([torch.exp(x).diagonal(1), torch.exp(x).diagonal(-1)]))", -200.0),
     ("torch.log(torch.stack((y, torch.exp(x)), dim=1).sum(1))", 200.0),
     ("torch.log(torch.exp(x).view(3, 2).clamp(min=1e-4))", 200.0),
+    ("torch.log(torch.exp(x).masked_fill(y < 0.3, 0.0).sum(-1))", 200.0),
+    ("p = torch.exp(x[:, 0])\ntorch.log(p / (p + torch.exp(x).sum(-1)))", 200.0),
+    ("p = torch.exp(x)\nq = y + p\ntorch.log(p / q)", 200.0),
 ]
 BRANCHES = [
     "torch.where(y > 0.3, torch.exp(x), 0.75 - y)",
@@ -69,6 +73,14 @@ def test_a_branch_that_is_not_chosen_may_be_out_of_the_domain_of_its_logarithm(b
     last = f"torch.log({branches})"
     text = function(f"return {last}", "x, y")
     assert is_cured(text, mended(text, last).edited, (X + 200, Y), (X, Y))
+
+
+def test_what_is_nearly_all_of_a_sum_has_a_logarithm_that_keeps_its_digits() -> None:
+    last = "torch.log(p / (p + torch.exp(y)))"
+    text = function(f"p = torch.exp(x)\nreturn {last}", "x, y")
+    x, y = torch.tensor(30.0), torch.tensor(1.0)
+    found = computed(mended(text, last).edited, x, y)[0]
+    assert found.item() == pytest.approx(-math.exp(-29), rel=1e-5)
 
 
 @pytest.mark.parametrize("exponent", ["0.123456789", "2", "12345678"])

@@ -46,6 +46,15 @@ def test_a_birth_is_the_edits_doing_where_it_comes_from_an_edited_line_of_that_f
     assert (outcome.rejected is not None, outcome.remains is not None) == (status == "rejected", status == "remains")
 
 
+def test_an_expression_that_an_edit_leaves_as_it_was_is_none_of_its_doing() -> None:
+    before, after = "z = f(x) - f( 1-x)\n", "z = f(g(x)) - f(1 - x)\n"
+    left = {"f(1 - x)": "remains", "f(g(x))": "rejected", "f(g(x)) - f(1 - x)": "rejected"}
+    for code, status in left.items():
+        found = finding(site=Site(file="net.py", line=1, end_line=1, code=code))
+        outcome = outcome_of(report(found), report(FIRST), FIRST, before, after)
+        assert getattr(outcome, status) is not None, code
+
+
 def test_what_was_there_before_is_not_told_again() -> None:
     first = report(FIRST, damaging=(at(2, **HARM),))
     assert (

@@ -299,6 +299,78 @@ def test_a_guard_behind_what_a_module_has_rounded_is_not_verified(loaded: Callab
     assert [given.lack for given in least.verdict.stand_ins] == ["unknown"]
 
 
+CORRELATION = """import torch
+
+
+def correlation(x, y):
+    x, y = x - x.mean(1, keepdim=True), y - y.mean(1, keepdim=True)
+    return (x * y).sum(1) / (torch.sqrt((x**2).sum(1)) * torch.sqrt((y**2).sum(1)))
+
+
+def target(x, y):
+    loss = 1 - correlation(torch.relu(x), y).mean()
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.proof
+def test_a_derivative_that_the_program_leaves_out_is_mended_too(loaded: Callable[[str], ModuleType]) -> None:
+    drawn = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(6, 5, generator=drawn) for _ in range(2))
+    x[3] = -1.0
+    report = whynan.explain(loaded(CORRELATION).target, x.requires_grad_(), y, rerun=True)
+    best = report.findings[0].fixes[0]
+    assert (best.verdict.status, len(best.further)) == ("guarded", 1)
+
+
+POSES = """import torch
+import whynan
+
+torch.manual_seed(0)
+goal = torch.randn(5, 3) * 0.1
+turns = torch.nn.Parameter(torch.tensor([[1.0, 0.0, 0.0, 0.0]]).repeat(5, 1))
+optimizer = torch.optim.Adam([turns], lr=1e-2)
+
+
+def logarithm(q):
+    w, v = q[:, :1], q[:, 1:]
+    size = v.norm(dim=-1, keepdim=True).clamp(min=1e-8)
+    return v * torch.acos(w.clamp(-1, 1)) / size
+
+
+def train():
+    with whynan.watch(optimizer, quiet=True) as watched:
+        for _ in range(4):
+            optimizer.zero_grad()
+            ((logarithm(turns) - goal) ** 2).mean().backward()
+            optimizer.step()
+    return watched.report
+"""
+
+
+@pytest.mark.proof
+def test_where_a_selection_is_not_all_that_is_wrong_the_operation_itself_is_mended(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    (finding,) = loaded(POSES).train().findings
+    assert (finding.rule, "WN402" in finding.matched) == ("WN510", True)
+    patches = [fix.patch for fix in finding.fixes]
+    assert len({*patches}) == len(patches)
+    known = {fix.title: fix.verdict.status for fix in finding.fixes}
+    assert known["a gradient of 0 at the ends of the domain and beyond"] == "guarded"
+
+
+@pytest.mark.proof
+def test_what_is_chosen_by_rounded_numbers_is_exact(loaded: Callable[[str], ModuleType]) -> None:
+    chosen = "p = torch.sigmoid(self.lin(x))\n        return torch.zeros_like(p).index_fill_(0, p.argmax(0), 1.0)"
+    code = MODULE_GIVES.replace("return torch.sigmoid(self.lin(x))", chosen)
+    x = torch.tensor([[1.0, 1.0], [0.1, 0.05]])
+    report = whynan.explain(loaded(code).target, x, rerun=True)
+    assert "guarded" in {fix.verdict.status for fix in report.findings[0].fixes}
+    assert not [fix for fix in report.findings[0].fixes if fix.verdict.why.startswith("what comes in was rounded")]
+
+
 @pytest.mark.proof
 def test_so_is_a_guard_of_the_users_own_on_what_a_capsule_holds(
     loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

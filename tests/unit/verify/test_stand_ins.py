@@ -195,6 +195,46 @@ def test_a_number_for_a_pole_is_stated_with_its_gradient() -> None:
     )
 
 
+def _but_at_0(power: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda x: torch.where(x == 0, 0, power(torch.where(x == 0, 1, x)))
+
+
+@pytest.mark.parametrize(
+    ("original", "repaired"),
+    [
+        (lambda x: x.abs() ** 0.3, _but_at_0(lambda x: x.abs() ** 0.3)),
+        (lambda x: x.sign() * x.abs().sqrt(), _but_at_0(lambda x: x.sign() * x.abs().sqrt())),
+        (lambda x: torch.xlogy(x, x), _but_at_0(lambda x: torch.xlogy(x, x))),
+    ],
+)
+def test_a_gradient_of_0_for_a_slope_that_is_infinite_on_both_sides_is_stated(
+    original: Callable[[Any], Any], repaired: Callable[[Any], Any]
+) -> None:
+    given = [{"x": torch.tensor([0.0, 1.0, 0.25, 9.0], requires_grad=True)}]
+    found = judge(original, repaired, given, kind="guard")
+    assert (found.status, [one.output for one in found.stand_ins]) == ("guarded", [None])
+
+
+def test_so_is_that_of_a_root_of_a_complex_magnitude() -> None:
+    z = torch.complex(torch.tensor([0.0, 1.0, 2.0]), torch.tensor([0.0, 0.5, -1.0])).requires_grad_()
+    root = _but_at_0(lambda size: size**0.3)
+    found = judge(lambda z: z.abs() ** 0.3, lambda z: root(z.abs()), [{"z": z}], kind="guard")
+    assert found.status == "guarded"
+
+
+def test_a_gradient_of_0_at_a_kink_is_not() -> None:
+    given = [{"x": torch.tensor([[0.0, 0.0], [1.0, 2.0], [3.0, -1.0]], requires_grad=True)}]
+
+    def norm(x: Any) -> Any:
+        return (x * x).sum(1).sqrt()
+
+    def mended(x: Any) -> Any:
+        squares = (x * x).sum(1)
+        return torch.where(squares == 0, 0, torch.where(squares == 0, 1, squares).sqrt())
+
+    assert judge(norm, mended, given, kind="guard").status == "verified"
+
+
 def test_a_number_for_what_is_out_of_range_is_stated() -> None:
     given = [{"x": torch.tensor([1.0, 2.0, 100.0])}]
     largest = torch.finfo(torch.float32).max

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.expr.from_python import Reader, find_helper
 from whynan.expr.log_space import logarithms
-from whynan.expr.match import Match, Matcher
+from whynan.expr.match import Match, Matcher, is_divisor
 from whynan.expr.pattern import pattern
 from whynan.expr.term import Term
 from whynan.fixes.candidates import Candidate, Declined, Instance
@@ -317,15 +317,27 @@ def _matches(spot: Spot, wanted: Term) -> Iterator[tuple[Root, Match]]:
     matcher = Matcher(spot.reader)
     count = 0
     for root in roots_of(spot.reader, spot.start):
-        for match in matcher.matches(wanted, spot.reader.read(root)):
-            if spot.birth in match.nodes:
-                yield root, match
-                count += 1
-                break
+        found = (m for m in matcher.matches(wanted, spot.reader.read(root)) if spot.birth in m.nodes)
+        first = next(found, None)
+        if first is not None:
+            yield root, _with_divisor(spot, [first, *itertools.islice(found, _MOST_MATCHES)])
+            count += 1
         if count >= _MOST_MATCHES:
             return
     if count == 0 and spot.call is None:
         yield from _operands(spot, matcher, wanted)
+
+
+def _with_divisor(spot: Spot, found: Sequence[Match]) -> Match:
+    """The first match that has what the birth divides by for one of its variables, where one has; else the first.
+
+    A quotient of several divisors is a quotient by each of them.
+    """
+    quotient = spot.reader.read(spot.birth)
+    factors = quotient.operands if quotient.name == "mul" else (quotient,)
+    divisors = [(f.origin or f.operands[0]).key for f in factors if is_divisor(f) and spot.birth in f.own]
+    having = (m for m in found if any(isinstance(v, Term) and v.key in divisors for v in m.variables.values()))
+    return next(having, found[0])
 
 
 def _operands(spot: Spot, matcher: Matcher, wanted: Term) -> Iterator[tuple[Root, Match]]:

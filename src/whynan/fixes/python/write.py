@@ -284,7 +284,7 @@ class Writer:
             if math_name is not None:
                 return Written(f"{math_name}.{ast.unparse(node)}")
             return self._number(value)
-        if isinstance(node, ast.Name):
+        if isinstance(node, ast.Name) or not math.isfinite(value):
             return self._number(value)
         text = ast.unparse(node)
         return Written(text, binding(text))

@@ -320,5 +320,6 @@ def _remaining_birth(finding: Finding, further: Further) -> Finding:
 
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
-    known = next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
-    return (*known, *intents.tried_last(known))
+    known = {rule.code: rule.fixes for rule in rules()}
+    made = tuple(intent for code in (finding.rule, *finding.matched) for intent in known.get(code, ()))
+    return (*made, *intents.tried_last(made))

@@ -40,6 +40,8 @@ _COMPUTES: Final = frozenset({"torch", "math", "numpy", "einops"})
 _DOING: Final = frozenset("print open input exec eval next setattr delattr breakpoint".split())
 _EACH: Final = {name: given.index("reduction") for name, given in SIGNATURES.items() if "reduction" in given}
 """Losses that give the mean of their elements, or each: so many arguments come before the one that says which."""
+_UNROUNDED: Final = TORCH.having("value-free", "no-gradient")
+"""What is made of no number, or decides: no rounding of an operand is in its result."""
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
 _MOST_FURTHER: Final = 3
@@ -246,6 +248,8 @@ def saturating(finding: Finding) -> frozenset[str]:
         operation = made.get(waiting.pop())
         if operation is not None and operation.event not in found:
             found[operation.event] = operation.op.split(".")[1].strip("_") if "." in operation.op else operation.op
+            if found[operation.event] in _UNROUNDED:
+                continue
             waiting += [argument.event for argument in operation.arguments if argument.event is not None]
     return frozenset(found.values()) & TORCH.having("saturating")
 

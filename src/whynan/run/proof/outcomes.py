@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from whynan.floats import format_of
 from whynan.records import APPLICABLE
+from whynan.source.text import place_of
 
 if TYPE_CHECKING:
     from whynan.records import Finding, FixVerdict, Report, Site
@@ -121,17 +123,23 @@ class _Edit:
         matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
         self._edited: set[int] = set()
         self._was: dict[int, int] = {}
+        replaced: set[int] = set()
         for kind, begin, end, begins, ends in matcher.get_opcodes():
             if kind == "equal":
                 self._was |= {begins + i + 1: begin + i + 1 for i in range(end - begin)}
             else:
                 self._edited |= {*range(begins + 1, ends + 1)}
+                replaced |= {*range(begin + 1, end + 1)}
+        tree = place_of(before).tree if replaced else None
+        nodes = (node for node in ast.walk(tree or ast.Module([], [])) if isinstance(node, ast.expr))
+        self._kept = {ast.unparse(node) for node in nodes if node.lineno in replaced}
 
     def holds(self, site: Site | None) -> bool:
-        """Whether a site is at an edited line."""
+        """Whether a site is at an edited line, and is no expression that stood there before."""
         if site is None or self._file is None or site.file != self._file:
             return False
-        return bool(self._edited & {*range(site.line, (site.end_line or site.line) + 1)})
+        there = bool(self._edited & {*range(site.line, (site.end_line or site.line) + 1)})
+        return there and not (site.code is not None and _normal(site.code) in self._kept)
 
     def leads_to(self, finding: Finding) -> bool:
         """Whether what an edited line made is among the causes of a birth."""
@@ -146,6 +154,14 @@ class _Edit:
             line = self._was.get(site.line) if site.file == self._file else site.line
             where = f" in the edited lines of {site.file}" if line is None else f" at {site.file}:{line}"
         return f"{value}{where} ({finding.rule} {finding.name})"
+
+
+def _normal(code: str) -> str | None:
+    """The text of an expression, however it is laid out; None of what is none."""
+    try:
+        return ast.unparse(ast.parse(f"({code})", mode="eval"))
+    except SyntaxError:
+        return None
 
 
 def _overflows(finding: Finding) -> bool:

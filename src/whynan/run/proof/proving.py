@@ -329,19 +329,19 @@ class _Proving:
             return settings
         arguments = self._argument_fixes(finding, source)
         made = self._edit_fixes(finding, source, intents)
-        last = tried_last(intents)
-        if last and not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
-            made = (*made, *self._edit_fixes(finding, source, last))
         if not any(fix.verdict.status == "verified" for fix in (*arguments, *made)):
             made = (*self._moved_fixes(finding, source, intents), *made)
-        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
-            made = (*made, *self._numpy_fixes(finding))
-        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
-            made = (*made, *self._omission_fixes(finding, source))
-        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
-            made = (*made, *self._training_fixes(finding))
-        if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
-            made = (*made, *self._whole_in_float32(finding, source))
+        further: tuple[Callable[[], tuple[Fix, ...]], ...] = (
+            lambda: self._less_specific_fixes(finding, source, intents),
+            lambda: self._numpy_fixes(finding),
+            lambda: self._omission_fixes(finding, source),
+            lambda: self._training_fixes(finding),
+            lambda: self._whole_in_float32(finding, source),
+        )
+        for fixes in further:
+            if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
+                known = {fix.patch for fix in made if fix.patch}
+                made = (*made, *(fix for fix in fixes() if fix.patch not in known))
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
             made = tuple(fix for fix in made if fix.patch)
@@ -355,6 +355,13 @@ class _Proving:
             settings = (*self._in_bfloat16(finding, source, alone=not made), *settings)
         ranked = sorted((*arguments, *made), key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
         return (*ranked, *settings)
+
+    def _less_specific_fixes(self, finding: Finding, source: _Source, tried: Sequence[FixIntent]) -> tuple[Fix, ...]:
+        """What is tried last by a rule, and what the other rules would do that match."""
+        others = [fix for code in finding.matched for r in rules() if r.code == code for fix in r.fixes]
+        others = [i for i in _of_dtype(others, finding) if i not in tried and i.kind != "setting"]
+        wanted = [*tried_last(tried), *others]
+        return tuple(fix for fix in self._edit_fixes(finding, source, wanted) if fix.patch) if wanted else ()
 
     def _edit_fixes(self, finding: Finding, source: _Source, intents: Sequence[FixIntent]) -> tuple[Fix, ...]:
         """The edits of the expression at a finding's site."""
@@ -710,7 +717,7 @@ class _Proving:
         if outcome.next is not None and births is not None:
             following = (finding.model_copy(update={"site": site}) for site in births.sites)
             outcome = replace(outcome, next=next(following, None))
-        left = outcome.next
+        left = outcome.next or self._absorbed_birth(finding, source, one)
         texts = source.before, candidate.edited
         if left is not None and finding.step not in (None, left.step) and is_in_edit(finding, texts, left):
             # not hidden by what the edit mends: what the training has made of its weights by then
@@ -721,6 +728,18 @@ class _Proving:
                 if mended.verdict.status in (*APPLICABLE, "distorting"):
                     return mended
         return replace(one, verdict=_tried(one.verdict, outcome), leaves=outcome.remains is not None)
+
+    def _absorbed_birth(self, finding: Finding, source: _Source, one: RankedCandidate) -> Finding | None:
+        """What keeps a derivative bad that the program itself leaves out behind the function that is edited."""
+        if one.verdict.backward_finite is not False or one.candidate.library == "numpy":
+            return None
+        trial = self._trial(source, one.candidate.edited)
+        ran = trial.report if isinstance(trial, EditedRun) else trial
+        before = {birth_of(f) for f in self._report.absorbed}
+        born = () if isinstance(ran, str) else (f for f in ran.absorbed if birth_of(f) not in before)
+        place = finding.site and (finding.site.file, finding.site.function)
+        here = (f for f in born if f.phase == "backward" and f.site and (f.site.file, f.site.function) == place)
+        return next((f.model_copy(update={"fate": "escaped"}) for f in here), None)
 
     def _outcome(
         self,
@@ -857,8 +876,11 @@ def _fix_of(proof: RankedCandidate, source: _Source) -> Fix:
 
 
 def _intents(finding: Finding) -> tuple[FixIntent, ...]:
-    known = next((rule.fixes for rule in rules() if rule.code == finding.rule), ())
-    return tuple(intent for intent in known if not intent.dtypes or finding.element.dtype in intent.dtypes)
+    return _of_dtype(next((rule.fixes for rule in rules() if rule.code == finding.rule), ()), finding)
+
+
+def _of_dtype(intents: Sequence[FixIntent], finding: Finding) -> tuple[FixIntent, ...]:
+    return tuple(intent for intent in intents if not intent.dtypes or finding.element.dtype in intent.dtypes)
 
 
 def _in(source: _Source, candidate: Candidate) -> Candidate:

@@ -7,5 +7,5 @@ from whynan.verify.oracle.evaluator import Balls as Balls
 from whynan.verify.oracle.evaluator import Exact as Exact
 from whynan.verify.oracle.evaluator import Noise as Noise
 from whynan.verify.oracle.evaluator import exact as exact
-from whynan.verify.oracle.evaluator import noise_floor as noise_floor
+from whynan.verify.oracle.evaluator import noise_floors as noise_floors
 from whynan.verify.oracle.evaluator import noisy_outputs as noisy_outputs

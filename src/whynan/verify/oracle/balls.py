@@ -8,12 +8,17 @@ from typing import TYPE_CHECKING, Any, Final
 import flint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 Ball: Any = flint.arb
 """A midpoint of the current precision and a radius of 30 bits, 0 of a number; ``==`` holds of exact balls only."""
 precision: Any = flint.ctx.workprec
 """A block in which new midpoints have so many bits."""
+
+
+def product(rows: Sequence[Sequence[Any]], columns: Sequence[Sequence[Any]]) -> list[Any]:
+    """The entries of a product of two matrices of balls, row by row."""
+    return (flint.arb_mat(rows) * flint.arb_mat(columns)).entries()
 
 
 def finite(x: Any) -> Any:

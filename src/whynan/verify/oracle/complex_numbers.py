@@ -129,10 +129,10 @@ def _conj(f: Functions, z: Pair) -> Pair:
 
 
 def _abs(f: Functions, z: Pair) -> Variable:
-    """The magnitude; its gradient at 0 is 0, as PyTorch has it."""
+    """The magnitude; its gradient at 0 is 0, as PyTorch has it, and none where that is a part of an infinite one."""
     zero = f.compare(_square(f, z), f.zeros(z.real), (0,))
     safe = f.choose(zero, 1.0, _square(f, z))
-    return f.choose(zero, 0.0, f.sqrt(safe))
+    return f.choose(zero, f.abs(f.mul(f.add(z.real, z.imag), 0.0)), f.sqrt(safe))
 
 
 def _sgn(f: Functions, z: Pair) -> Pair:

@@ -152,18 +152,25 @@ def exact(
         bits = min(2 * bits, most_bits)
 
 
-def noise_floor(program: Program, inputs: Mapping[str, Any], cotangents: Mapping[str, Any]) -> Noise:
-    """How far each element of a program's results may be off by the rounding of its own steps alone."""
+def noise_floors(program: Program, inputs: Mapping[str, Any], cotangents: Mapping[str, Any]) -> Iterator[Noise]:
+    """How far each element of a program's results may be off by the rounding of its own steps alone.
+
+    Each is of one noisy run more, up to eight, and nowhere less than those before it.
+    """
     truth, noisy_runs = _noisy_runs(program, inputs, cotangents, 8)
     noise = Noise(_zeros(truth.outputs), _zeros(truth.gradients))
     for noisy in noisy_runs:
-        for floors, exacts, noisies in (
-            (noise.outputs, truth.outputs, noisy.outputs),
-            (noise.gradients, truth.gradients, noisy.gradients),
-        ):
-            for name, floor in floors.items():
-                np.fmax(floor, _distances(exacts[name], noisies[name]), out=floor)
-    return noise
+        noise = Noise(
+            _raised(noise.outputs, truth.outputs, noisy.outputs),
+            _raised(noise.gradients, truth.gradients, noisy.gradients),
+        )
+        yield noise
+
+
+def _raised(
+    floors: Mapping[str, NDArray[np.float64]], exacts: Mapping[str, Balls], noisies: Mapping[str, Balls]
+) -> dict[str, NDArray[np.float64]]:
+    return {name: np.fmax(floor, _distances(exacts[name], noisies[name])) for name, floor in floors.items()}
 
 
 def noisy_outputs(program: Program, inputs: Mapping[str, Any], scale: float) -> Iterator[Mapping[str, Balls]]:

@@ -167,14 +167,16 @@ class Functions:
         return self.tape.pointwise(self.e.neg, (lambda g, *_: self.e.neg(g),), x)
 
     def abs(self, x: Variable) -> Variable:
-        """The magnitude; its gradient at 0 is 0."""
+        """The magnitude; its gradient at 0 is 0, and none where that is a part of an infinite one."""
         e = self.e
 
         def partial(g: Any, x: Any, y: Any) -> Any:
             sign = e.sign(x)
             if sign is None:
                 return x if e.is_undefined(x) else e.hull(g, e.neg(g))
-            return g if sign > 0 else e.neg(g) if sign < 0 else 0
+            if sign == 0:
+                return math.nan if e.is_infinite(g) or e.is_undefined(g) else 0
+            return g if sign > 0 else e.neg(g)
 
         return self.tape.pointwise(e.abs, (partial,), x)
 

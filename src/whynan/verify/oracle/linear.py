@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from whynan.verify.oracle.balls import Ball, midpoint
+from whynan.verify.oracle.balls import Ball, midpoint, product
 from whynan.verify.oracle.elements import plain
 from whynan.verify.oracle.tape import Variable
 
@@ -25,6 +25,15 @@ def _product(e: Elements, x: Array, y: Array) -> Array:
     if x.shape[-1] == 0:
         shape = (*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
         return np.full(shape, e.zero, dtype=object)
+    if (
+        x.ndim == y.ndim == 2
+        and x.size
+        and y.size
+        and all(type(one) is Ball for one in itertools.chain(x.flat, y.flat))
+    ):
+        return np.array(product(x.tolist(), y.tolist()), dtype=object).reshape(x.shape[0], y.shape[1])
+    if x.ndim == y.ndim == 3 and len(x) == len(y) > 0:
+        return np.stack([_product(e, one, other) for one, other in zip(x, y, strict=True)])
     times = np.frompyfunc(e.mul, 2, 1)
     total: Any = None
     for inner in range(x.shape[-1]):

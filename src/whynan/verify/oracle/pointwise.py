@@ -202,7 +202,10 @@ def _heaviside(call: Call) -> Variable:
 
 def _xlogy(f: Functions, x: Variable, y: Variable) -> Variable:
     nothing = f.tape.decide(lambda x, y: None if x is None else f.e.sign(x) == 0 and not f.e.is_undefined(y), x, y)
-    return f.choose(nothing, 0.0, f.mul(x, f.log(y)))
+    product = f.mul(x, f.log(y))
+    value = f.choose(nothing, 0.0, f.tape.stop(product))
+    # it is 0 there, and its slope that of the product all the same
+    return f.tape.derived(value.data, (product,), lambda gradient: ((product, gradient),))
 
 
 def _sinc(f: Functions, x: Variable) -> Variable:

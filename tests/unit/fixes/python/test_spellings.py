@@ -237,3 +237,14 @@ def test_other_parts_are_not_taken_for_it(parts: tuple[str, str]) -> None:
 def test_a_tensor_that_is_written_into_between_is_another() -> None:
     text = function("p = x.cumprod(-1)\nlater = p[..., 1:]\np += 1\nreturn later / p[..., :-1]")
     assert declined(text, "later / p[..., :-1]", NEIGHBOURS)
+
+
+@pytest.mark.parametrize(
+    ("code", "divisor"),
+    [("(1.0 / n) / (x @ y)", "x @ y"), ("(x / n) / y.sum()", "y.sum()"), ("torch.div(x / 2 / n, y)", "y")],
+)
+def test_of_several_divisors_that_of_the_birth_is_guarded(code: str, divisor: str) -> None:
+    text = function(f"n = len(x)\nreturn {code}", "x, y")
+    assert f"torch.where({divisor} == 0, 1, {divisor})" in mended(text, code, DIVISION).edited.replace(
+        "operand", divisor
+    )

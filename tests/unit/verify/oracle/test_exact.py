@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.unit.verify.oracle.programs_of import node, program_of
-from whynan.verify.oracle import Unsupported, exact, noise_floor
+from whynan.verify.oracle import Unsupported, exact, noise_floors
 from whynan.verify.oracle.balls import FUNCTIONS, Ball, precision, radius
 from whynan.verify.oracle.calls import Program, Ref, Step
 
@@ -41,6 +41,14 @@ def test_poles_are_infinite_and_their_indeterminate_forms_undefined() -> None:
 def test_signed_zeros_turn_angles() -> None:
     found = truth(lambda x: torch.atan2(x, torch.full_like(x, -1.0)), 0.0, -0.0)
     assert values(found) == [math.pi, -math.pi]
+
+
+def test_the_slope_of_x_log_y_is_log_y_at_0_too() -> None:
+    x, y = torch.tensor([0.0, 0.0, 2.0]), torch.tensor([2.0, 0.0, 3.0])
+    program = program_of(torch.xlogy, x=x, y=y)
+    found = exact(program, {"x": x, "y": y}, {program.outputs[0]: 1.0})
+    assert values(found)[:2] == [0.0, 0.0]
+    assert found.gradients["x"].midpoint().tolist() == pytest.approx([math.log(2), -math.inf, math.log(3)])
 
 
 def test_both_limits_and_subnormals() -> None:
@@ -77,17 +85,19 @@ def test_a_cast_is_rounded_away() -> None:
 def test_noise_is_that_of_the_roundoff() -> None:
     x = torch.linspace(0.5, 2.0, 50)
     program = program_of(lambda x: x.exp(), x=x)
-    noise = noise_floor(program, {"x": x}, {program.outputs[0]: 1.0})
+    *fewer, noise = noise_floors(program, {"x": x}, {program.outputs[0]: 1.0})
     relative = next(iter(noise.outputs.values())) / np.exp(x.double().numpy())
     assert (relative > 2.0**-26).all()
     assert (relative < 2.0**-24 * 3.1).all()
     assert (noise.gradients["x"] > 0).all()
+    assert all((one.gradients["x"] <= noise.gradients["x"]).all() for one in fewer)
 
 
 def test_noise_is_repeatable_and_takes_the_exact_branches() -> None:
     x = torch.tensor([1.0, 1.0])
     program = program_of(lambda x: x.amax(), x=x)
-    noisy = [noise_floor(program, {"x": x}, {program.outputs[0]: 1.0}).gradients["x"] for _ in range(2)]
+    runs = [[*noise_floors(program, {"x": x}, {program.outputs[0]: 1.0})] for _ in range(2)]
+    noisy = [run[-1].gradients["x"] for run in runs]
     assert noisy[0].tolist() == noisy[1].tolist()
     # of two equal ones each has half: noise that told them apart would give one of them all
     assert (noisy[0] < 1e-6).all()
