@@ -166,7 +166,11 @@ def _are_of_one_literal(one: Finding, other: Finding) -> bool:
 def _stand_on_one_pole(one: Finding, other: Finding) -> bool:
     """Whether what is divided by, or has no logarithm, is one number that one event has made."""
     here, there = _on_pole(one), _on_pole(other)
-    same = one.rule == other.rule and one.phase == other.phase and here is not None and here == there
+    if here is None or there is None or one.phase != other.phase:
+        return False
+    # of two operations both are mended where that number is used
+    places = [site and (site.file, site.function) for site in (one.site, other.site)]
+    same = here == there if one.rule == other.rule else here[-1] == there[-1] and places[0] == places[1]
     return same and _end_alike(_operand_causes(one), _operand_causes(other))
 
 

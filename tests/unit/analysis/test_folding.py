@@ -184,7 +184,14 @@ def radius_that_is_differentiated_twice() -> Tensor:
     return loss
 
 
+def sum_of_nothing_that_is_divided_by_and_has_no_logarithm() -> tuple[Tensor, Tensor]:
+    parts = torch.tensor([[0.5, 0.5], [0.0, 0.0]]) * 2
+    total = parts.sum(1, keepdim=True)
+    return parts / total, total[:, 0].log().sum()
+
+
 ONE: tuple[Program, ...] = (
+    sum_of_nothing_that_is_divided_by_and_has_no_logarithm,
     scale_that_is_too_large_and_too_small,
     value_that_was_cut_off_to_one,
     radius_that_is_differentiated_twice,
@@ -395,7 +402,14 @@ def scales_of_two_exponentials() -> Tensor:
     return torch.log(wide) + 1 / narrow
 
 
+def sums_of_one_statement() -> tuple[Tensor, Tensor]:
+    parts = torch.tensor([[0.5, 0.5], [0.0, 0.0]]) * 2
+    rows, others = parts.sum(1, keepdim=True), (parts * 3).sum(1)
+    return parts / rows, others.log().sum()
+
+
 TWO: tuple[Program, ...] = (
+    sums_of_one_statement,
     cuts_of_two_numbers,
     scales_of_two_exponentials,
     two_scales_of_one_name,
