@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -119,15 +120,18 @@ def _uncompiled() -> AbstractContextManager[Any]:
 # -- `explain`'s target, called once more from the same state to see its names, or with an edit ------------------------
 
 
-class TargetRerunner:
-    """The way to run the target of an `explain` again; its state is put back after each call.
+class CallRerunner(ABC):
+    """The way to make one call of the program's again; all is put back after it.
 
     `region`: makes what looks at the operations of one.
     """
 
-    def __init__(self, call: Call, region: Callable[[], Region]) -> None:
-        self._call = call
+    def __init__(self, region: Callable[[], Region]) -> None:
         self._region = region
+
+    @abstractmethod
+    def _run(self, region: Region | None, live: Meanwhile | None = None) -> str | None:
+        """Make the call from the state of the first; gives why that did not come to its end."""
 
     def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
@@ -168,6 +172,14 @@ class TargetRerunner:
         """Why the steps of a training are not looked at."""
         del path, before, after
         return "a call is no training"
+
+
+class TargetRerunner(CallRerunner):
+    """The way to run the target of an `explain` again."""
+
+    def __init__(self, call: Call, region: Callable[[], Region]) -> None:
+        super().__init__(region)
+        self._call = call
 
     def _run(self, region: Region | None, live: Meanwhile | None = None) -> str | None:
         """Call the target from the state of the first call; gives why that did not come to its end."""

@@ -9,6 +9,7 @@ import functools
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any, Final, Protocol
 
@@ -39,7 +40,7 @@ _MOST_ELEMENTS: Final = 1 << 24
 class Look(Protocol):
     """A look at one call, from its beginning to `end`, which gives what to raise after it."""
 
-    def end(self) -> BaseException | None:
+    def end(self, made: MadeCall) -> BaseException | None:
         """The call is over."""
         ...
 
@@ -47,16 +48,14 @@ class Look(Protocol):
 class Evaluations:
     """The calls of one program that are made without gradients.
 
-    `begin` begins a look at one, if there can be one now; `again` is given what runs one again and whether it gave a
+    `begin` begins a look at one, if there can be one now; `again` is given one to make again and whether it gave a
     NaN, and gives what to raise after it. `fail`: as of the guard.
     """
 
     def __init__(
         self,
         begin: Callable[[], Look | None],
-        again: Callable[
-            [Callable[[Callable[[], AbstractContextManager[object]]], str | None], bool], BaseException | None
-        ],
+        again: Callable[[MadeCall, bool], BaseException | None],
         fail: Callable[[], bool],
     ) -> None:
         self._begin = begin
@@ -69,18 +68,19 @@ class Evaluations:
     def call(self, door: Any, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module without gradients, from outside of every other one; `door`: what this is called by."""
         kind, look = call_fenced(self._fail, self._begins, module, door) or (None, None)
+        again = functools.partial(original, module, *args, **kwargs)
         try:
             # by the door that looks, which stands before the one that this was called by
             out = torch.nn.Module.__call__(module, *args, **kwargs) if look else original(module, *args, **kwargs)
         except BaseException as error:
             strip_own_frames(error)
             if look is not None:
-                call_fenced(self._fail, look.end)
+                call_fenced(self._fail, look.end, MadeCall(again, None, type(error)))
             raise
-        ending = None if look is None else call_fenced(self._fail, look.end)
+        made = MadeCall(again, out)
+        ending = None if look is None else call_fenced(self._fail, look.end, made)
         if ending is None and kind in self._kinds and kind not in self._passed:
-            again = functools.partial(original, module, *args, **kwargs)
-            ending = call_fenced(self._fail, self._judge, kind, look, out, again)
+            ending = call_fenced(self._fail, self._judge, kind, look, made)
         if ending is not None:
             raise ending
         return out
@@ -94,20 +94,38 @@ class Evaluations:
         # what the program has put around the door would be called twice
         return kind, self._begin() if torch.nn.Module.__dict__["__call__"] is door else None
 
-    def _judge(
-        self, kind: tuple[Any, ...], look: Look | None, out: Any, call: Callable[[], Any]
-    ) -> BaseException | None:
+    def _judge(self, kind: tuple[Any, ...], look: Look | None, made: MadeCall) -> BaseException | None:
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-            bad = [t for t in _readable_tensors(out) if is_bad(t)]
+            bad = [t for t in _readable_tensors(made.out) if is_bad(t)]
             has_nan = any(bool(torch.isnan(t).any()) for t in bad)
         if not bad:
             return None
         self._passed.add(kind)
-        return None if look is not None else self._again(functools.partial(_run, call, out), has_nan)
+        return None if look is not None else self._again(made, has_nan)
 
 
-def _run(call: Callable[[], Any], before: Any, region: Callable[[], AbstractContextManager[object]]) -> str | None:
-    """Run a call again, in a region; gives why it is not what was seen, None where it is; nothing of it stays."""
+@dataclass(frozen=True, slots=True)
+class MadeCall:
+    """A call that was made, and what it gave; or what it raised, which goes on."""
+
+    call: Callable[[], Any]
+    out: Any
+    raised: type[BaseException] | None = None
+
+    def again(self, region: Callable[[], AbstractContextManager[object]], *, edited: bool = False) -> str | None:
+        """Make it again, in a region; gives why it is not what was seen, None where it is; nothing of it stays.
+
+        `edited`: what it calls is changed, and it may give something else.
+        """
+        why = _run(self.call, region, None if edited else self.out)
+        return None if why == _raises(self.raised) and not edited else why
+
+
+def _raises(error: type[BaseException] | None) -> str | None:
+    return None if error is None else f"it raises {error.__name__}"
+
+
+def _run(call: Callable[[], Any], region: Callable[[], AbstractContextManager[object]], before: Any) -> str | None:
     why = obstacle()
     if why is not None:
         return f"it {why}"
@@ -136,8 +154,8 @@ def _run(call: Callable[[], Any], before: Any, region: Callable[[], AbstractCont
             except (Exception, SystemExit) as error:
                 if is_program_error():
                     raise
-                why = f"it raises {type(error).__name__}"
-            if why is None and not _same(before, out):
+                why = _raises(type(error))
+            if why is None and before is not None and not _same(before, out):
                 why = "other outputs than in the call itself"
     finally:
         contents.restore()

@@ -22,6 +22,7 @@ from whynan.run.script import Program as Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
 
     from whynan.records import Report
 
@@ -48,12 +49,39 @@ def batch(bad: bool = False) -> Tensor:
     return x
 
 
+NETS = """import torch
+
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(4, 1)
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x):
+        return self.last(torch.log(x))
+
+
+class Counted(Net):
+    def forward(self, x):
+        self.seen += 1 + torch.rand(())
+        return self.last(torch.log(x))
+
+
+class Drawn(Net):
+    def forward(self, x):
+        rows = x / x.sum(1, keepdim=True)
+        return torch.distributions.Normal(rows, 1.0).log_prob(x)
+"""
+"""Models of a file of their own, in which edits can be tried."""
+
+
 class Program:
     """A model with its optimizer, for programs that train and evaluate."""
 
-    def __init__(self) -> None:
+    def __init__(self, made: Callable[[], nn.Module] = Net) -> None:
         torch.manual_seed(0)
-        self.net = Net()
+        self.net = made()
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.01)
 
     def fit(self, steps: int, bad: int | None = None) -> None:
@@ -121,8 +149,11 @@ def test_a_bad_step_may_raise_where_it_is(tmp_path: Path) -> None:
     assert word["error"].finding.rule == report["findings"][0]["rule"] == "WN201"
 
 
-def test_the_first_evaluation_of_a_kind_is_looked_at_as_it_runs(tmp_path: Path) -> None:
-    program = Program()
+@pytest.mark.proof
+def test_the_first_evaluation_of_a_kind_is_looked_at_as_it_runs_and_its_fixes_are_proved(
+    tmp_path: Path, loaded: Callable[[str], ModuleType]
+) -> None:
+    program = Program(loaded(NETS).Net)
 
     def work() -> None:
         program.fit(3)
@@ -132,11 +163,53 @@ def test_the_first_evaluation_of_a_kind_is_looked_at_as_it_runs(tmp_path: Path) 
     (finding,) = report["findings"]
     assert (finding["rule"], finding["step"], finding["element"]["index"]) == ("WN201", 4, [2, 1])
     assert {reached["kind"] for reached in finding["reaches"]} == {"output"}
+    assert finding["fixes"][0]["verdict"]["status"] == "guarded"
     assert isinstance(word["error"], SystemExit)
 
 
-def test_a_later_evaluation_that_is_bad_is_run_again(tmp_path: Path) -> None:
-    program = Program()
+@pytest.mark.proof
+def test_what_is_proved_of_an_evaluation_leaves_nothing_behind(
+    tmp_path: Path, loaded: Callable[[str], ModuleType]
+) -> None:
+    """What the module keeps, and the random numbers, are as after one call."""
+    module, states = loaded(NETS), list[tuple[Any, ...]]()
+    for prove in (False, True):
+        program = Program(module.Counted)
+
+        def work(program: Program = program) -> None:
+            program.fit(3)
+            program.score(batch(bad=True))
+
+        report, _ = attended(work, tmp_path, on_nonfinite="continue", prove=prove)
+        (finding,) = report["findings"]
+        states.append((program.net.seen, torch.get_rng_state().tolist()))
+        assert any(fix["verdict"]["status"] == "guarded" for fix in finding["fixes"]) is prove
+    assert states[0] == states[1]
+
+
+@pytest.mark.proof
+def test_of_an_evaluation_that_raises_for_what_it_holds_fixes_are_proved(
+    tmp_path: Path, loaded: Callable[[str], ModuleType]
+) -> None:
+    module = loaded(NETS)
+    program = Program(module.Net)
+
+    def work() -> None:
+        program.fit(3)
+        program.net.__class__ = module.Drawn
+        x = batch()
+        x[2] = 0.0
+        program.score(x)
+
+    report, word = attended(work, tmp_path)
+    (finding,) = report["findings"]
+    assert (finding["rule"], finding["fixes"][0]["verdict"]["status"]) == ("WN101", "guarded")
+    assert isinstance(word["error"], ValueError)
+
+
+@pytest.mark.proof
+def test_a_later_evaluation_that_is_bad_is_run_again(tmp_path: Path, loaded: Callable[[str], ModuleType]) -> None:
+    program = Program(loaded(NETS).Net)
 
     def work() -> None:
         for epoch in range(3):
@@ -148,6 +221,7 @@ def test_a_later_evaluation_that_is_bad_is_run_again(tmp_path: Path) -> None:
     assert (finding["rule"], finding["element"]["index"]) == ("WN201", [2, 1])
     assert report["run"]["replay"]["kind"] == "step"
     assert report["run"]["replay"]["faithful"] is True
+    assert finding["fixes"][0]["verdict"]["status"] == "guarded"
 
 
 def test_an_evaluation_that_cannot_be_run_again_is_said_to_be(tmp_path: Path) -> None:

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from whynan.capture.ranks import TOGETHER, acts_blindly
 from whynan.records import Coverage, ExitStatus, Note, Replay, Report, Run
-from whynan.run.proof.proving import is_interrupted
+from whynan.run.explained_call import CallRerunner
+from whynan.run.proof.proving import NoRerun, is_interrupted
 from whynan.run.region import refuses_another
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
-    from contextlib import AbstractContextManager
 
     from whynan.capture.torch.sinks.gradients import Fault
+    from whynan.config import Options
     from whynan.records import Verdict
     from whynan.run.region import Region
     from whynan.run.watch.replays import Replays
     from whynan.source.decisions import Decision
+    from whynan.training.evaluations import MadeCall
     from whynan.training.guard import Guard
+    from whynan.verify.in_place.live_objects import Meanwhile
 
 
 class Parent(Protocol):
@@ -28,6 +31,7 @@ class Parent(Protocol):
 
     guard: Guard
     replays: Replays
+    options: Options
 
     def set_aside(self) -> None:
         """End whatever looks at the program, for something else is about to."""
@@ -60,7 +64,7 @@ class EvaluationWatch:
         self._last: tuple[Report, int, bool] | None = None
         """What led to the last bad number, after how many steps, and whether the number itself has left the program."""
         self._decided: int | None = None
-        """After how many steps the program has decided on a loss that was NaN or Inf."""
+        """After how many steps what led to a decision on a bad loss, or to an exception, was told."""
         guard = training.guard
         guard.evaluations = Evaluations(self._begin, self._rerun, guard.fail)
         guard.observe(self._on_bad_read)
@@ -105,37 +109,63 @@ class EvaluationWatch:
             return None
         return _Look(self._training.replays.region(), self._training.guard.steps + 1, self._tell)
 
-    def _rerun(
-        self, run: Callable[[Callable[[], AbstractContextManager[object]]], str | None], has_nan: bool
-    ) -> BaseException | None:
+    def _rerun(self, made: MadeCall, has_nan: bool) -> BaseException | None:
         """An evaluation has given something bad that others of its kind have not: run it again."""
         self._training.set_aside()
         if refuses_another():
             return None
         region = self._training.replays.region()
         step = self._training.guard.steps + 1
-        here = self._training.guard.here
         why = TOGETHER if acts_blindly() else None
-        here.replaying = why is None
-        try:
-            why = why or run(lambda: _looked(region, step))
-        finally:
-            here.replaying = False
+        with self._replaying():
+            why = why or made.again(lambda: _looked(region, step))
         if why is not None and not has_nan:
             # an Inf may be as it should
             return None
         if why is not None:
             notes = Note.create("evaluation_not_run_again", why=why), Note.create("mode_trace_advice")
             report = _unexplained(region.command, notes)
-            return self._tell(report)
+            self._found.append(report)
+            return None
         replay = Replay(kind="step", faithful=True, typed_why=Note.create("same_elements"))
-        report = region.report
-        return self._tell(report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})}))
+        region.change(
+            lambda report: report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})})
+        )
+        return self._tell(region, step, made)
 
-    def _tell(self, report: Report) -> BaseException | None:
+    def _tell(self, region: Region, step: int, made: MadeCall) -> BaseException | None:
+        if any(f.severity == "error" for f in region.report.findings):
+            self._prove(region, step, made)
+        report = region.report
         if report.verdict != "clean":
             self._found.append(report)
-        return self._training.end_with(report) if any(f.severity == "error" for f in report.findings) else None
+        is_error = any(f.severity == "error" for f in report.findings)
+        if made.raised is not None:
+            # what it has raised goes on
+            self._decided = self._training.guard.steps if is_error else self._decided
+            return None
+        return self._training.end_with(report) if is_error else None
+
+    def _prove(self, region: Region, step: int, made: MadeCall) -> None:
+        """Prove the fixes of what an evaluation has shown by evaluations that are as it was."""
+        replays = self._training.replays
+        if not self._training.options.prove or acts_blindly():
+            return
+        self._training.announce(region.report)
+        again = _EvaluationRerunner(made, replays.region, step)
+        with self._replaying():
+            why = made.again(nullcontext)
+            region.prove(again if why is None else NoRerun(why), replays.proof_options())
+
+    @contextmanager
+    def _replaying(self) -> Generator[None]:
+        """What runs meanwhile is none of the program's steps."""
+        here = self._training.guard.here
+        before, here.replaying = here.replaying, not acts_blindly()
+        try:
+            yield
+        finally:
+            here.replaying = before
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
@@ -193,16 +223,36 @@ def _untold(_: Report) -> None:
 class _Look:
     """A look at one evaluation as it runs, at a step; `told` is given its report, and gives what to raise after it."""
 
-    def __init__(self, region: Region, step: int, told: Callable[[Report], BaseException | None]) -> None:
+    def __init__(
+        self,
+        region: Region,
+        step: int,
+        told: Callable[[Region, int, MadeCall], BaseException | None],
+    ) -> None:
         self._region = region
+        self._step = step
         self._told = told
         region.__enter__()
         region.watching.notify(lambda capture: capture.begin_at(step))
 
-    def end(self) -> BaseException | None:
+    def end(self, made: MadeCall) -> BaseException | None:
         """The evaluation is over, and what it gave is all that leaves it."""
         _end(self._region)
-        return self._told(self._region.report)
+        return self._told(self._region, self._step, made)
+
+
+class _EvaluationRerunner(CallRerunner):
+    """The way to make the call of an evaluation again, at a step."""
+
+    def __init__(self, made: MadeCall, region: Callable[[], Region], step: int) -> None:
+        super().__init__(region)
+        self._made = made
+        self._step = step
+
+    def _run(self, region: Region | None, live: Meanwhile | None = None) -> str | None:
+        inside = nullcontext if region is None else lambda: _looked(region, self._step)
+        with nullcontext() if live is None else live.apply():
+            return self._made.again(inside, edited=True)
 
 
 @contextmanager

@@ -450,7 +450,7 @@ class Replays:
         report = None if isinstance(found, tuple) else found
         proof = JointProof(again, None if self._options.redact else ranks, explain)
         step = Step(fault.step, way.where)
-        proved = proof.prove(report, step, self._proof_options())
+        proved = proof.prove(report, step, self.proof_options())
         return found if proved is None else proved
 
     def _explained_together(self, fault: Fault, way: ReplayPlan, *, eager: bool) -> tuple[bool, Report | None]:
@@ -602,7 +602,7 @@ class Replays:
         with again.unheard():
             if self._options.attribute:
                 region.change(lambda report: again.attribute(report, self._marks.batches_before()))
-            region.prove(again, self._proof_options())
+            region.prove(again, self.proof_options())
 
     def _faithful_rerunner(self, fault: Fault, report: Report) -> ReplayRerunner | NoRerun:
         """The way that leads to a bad step, and over its first birth if there is such a one; or why none does."""
@@ -652,7 +652,7 @@ class Replays:
             except KeyboardInterrupt:
                 why = INTERRUPTED
             if why is None:
-                region.prove(again, self._proof_options())
+                region.prove(again, self.proof_options())
                 return
         region.prove(NoRerun(why))
 
@@ -662,7 +662,7 @@ class Replays:
         may = start is not None and start.frames and start.is_short() and alone and not _has_mapped_memory()
         return start if may else None
 
-    def _proof_options(self) -> ProofOptions:
+    def proof_options(self) -> ProofOptions:
         keep = None if self.keeper is None else self.visits.__setitem__
         progress = None if self.audience is None else self.audience.trying
         return ProofOptions(self._options.proof_seconds, keep, progress)
@@ -679,7 +679,7 @@ class Replays:
         if _comes_in(report) and not way.is_whole:
             further = self._faithful_rerunner(fault, report)
             again = again if isinstance(further, NoRerun) else further
-        return again.prove_report(report, self._proof_options())
+        return again.prove_report(report, self.proof_options())
 
     def _make_rerunner(self, way: ReplayPlan, fault: Fault, *, eager: bool, advised: bool = False) -> ReplayRerunner:
         def unrecorded(ask: Ask | None = None) -> Region:
