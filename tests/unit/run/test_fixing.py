@@ -211,3 +211,12 @@ def test_the_only_share_of_nothing_is_the_limit_and_any_other_is_none(
     assert fix.verdict.status == ("guarded" if value == 0 else "verified")
     assert fix.title == ("a denominator of 1 where it is 0" if value == 0 else "1 where the denominator is 0")
     assert check(report) >= 1
+
+
+@pytest.mark.proof
+def test_a_quotient_that_is_1_nowhere_else_is_not_1_of_nothing(loaded: Callable[[str], ModuleType]) -> None:
+    """With 0 the program raises, and with 1 it would go on."""
+    text = VANISHED.replace("import torch", "import math\nimport torch")
+    module = loaded(text.replace("FORMULA", "x.sum() * math.log(((x > 0.3) * 1.0 * (x > 0)).sum() / (x > 0).sum())"))
+    report = whynan.explain(module.target, torch.rand(4) - 0.9, rerun=True)
+    assert "1 where the denominator is 0" not in {fix.title for fix in report.findings[0].fixes}

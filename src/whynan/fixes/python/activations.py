@@ -37,6 +37,11 @@ _LEAVES_ALONE: Final = frozenset(
 )
 """What may be asked of a sequence of modules that is taken apart."""
 _GRADIENTS: Final = frozenset({"grad", "retain_grad", "register_hook"})
+_LOGITS_OF: Final = {
+    "softmax": {"Categorical", "OneHotCategorical", "OneHotCategoricalStraightThrough", "RelaxedOneHotCategorical"},
+    "sigmoid": {"Bernoulli", "RelaxedBernoulli", "ContinuousBernoulli", "Geometric", "Binomial", "NegativeBinomial"},
+}
+"""The distributions whose probabilities are an activation of their logits."""
 _MOST: Final = 3
 """So many ways of moving an activation are tried."""
 
@@ -137,37 +142,42 @@ def moved_activations(
 
 def _of_distributions(text: str, spots: Sequence[Spot]) -> Iterator[MovedActivation]:
     """The probabilities of distributions as what these compute them by, of their logits."""
-    found: dict[tuple[int, int], str] = {}
+    found: dict[tuple[int, int], tuple[str, str]] = {}
     for spot in spots:
         place = spot.reader.place
-        for node in _reached(spot.reader, spot.start):
-            if (
-                isinstance(node, ast.Attribute)
-                and node.attr == "probs"
-                and visible(place, node).get("torch") == "torch"
-            ):
-                found[place.span(node)] = place.code(node.value)
-    owners = ", ".join(dict.fromkeys(owner for _, owner in sorted(found.items())))
+        for node in _reached(spot.reader, [spot.start]):
+            if isinstance(node, ast.Attribute) and node.attr == "probs":
+                torch = next((name for name, meaning in visible(place, node).items() if meaning == "torch"), None)
+                if torch is not None:
+                    found[place.span(node)] = torch, place.code(node.value)
+    owners = ", ".join(dict.fromkeys(owner for _, (_, owner) in sorted(found.items())))
     given = _given_probabilities(place_of(text)) if found else {}
-    for name, call in (("softmax", "torch.softmax({}.logits, dim=-1)"), ("sigmoid", "torch.sigmoid({}.logits)")):
-        edits = *given.get(name, ()), *((*span, call.format(owner)) for span, owner in found.items())
+    for name, call in (("softmax", "{}.softmax({}.logits, dim=-1)"), ("sigmoid", "{}.sigmoid({}.logits)")):
+        edits = *given.get(name, ()), *((*span, call.format(*parts)) for span, parts in found.items())
         if found and is_python(edited := apply_edits(text, edits)):
             yield MovedActivation(owners, text, edited, (), edits, ())
 
 
 def _given_probabilities(place: Place) -> dict[str, list[Edit]]:
-    """The edits that give distributions the logits of which they are given an activation, by its name."""
-    edits: dict[str, list[Edit]] = {}
+    """The edits that give distributions the logits of which they are given an activation, by its name.
+
+    One is of its last dimension; what another dimension is of a tensor, a run tells where it is the only one.
+    """
+    edits: dict[str, list[tuple[bool, Edit]]] = {}
     for node in place.parents:
-        if not isinstance(node, ast.keyword) or node.arg != "probs":
+        call = place.parents.get(node)
+        if not isinstance(node, ast.keyword) or node.arg != "probs" or not isinstance(call, ast.Call):
             continue
-        reader = Reader(place, place.function(node))
-        found = _activation(reader, node.value)
-        if found is not None:
-            operand = found[1] if isinstance(found[1], str) else place.code(found[1])
-            name = found[0].removeprefix("torch.").partition("(")[0]
-            edits.setdefault(name, []).append((*place.span(cast("ast.expr", node)), f"logits={operand}"))
-    return edits
+        names = place.meaning(call.func) or [""]
+        found = _activation(Reader(place, place.function(node)), node.value)
+        activation = "" if found is None else found[0].removeprefix("torch.").partition("(")[0]
+        if found is None or names[:2] != ["torch", "distributions"] or names[-1] not in _LOGITS_OF.get(activation, ()):
+            continue
+        operand = found[1] if isinstance(found[1], str) else place.code(found[1])
+        is_last = activation == "sigmoid" or "dim=-1" in found[0]
+        edit = *place.span(cast("ast.expr", node)), f"logits={operand}"
+        edits.setdefault(activation, []).append((is_last, edit))
+    return {name: [edit for is_last, edit in made if is_last or len(made) == 1] for name, made in edits.items()}
 
 
 def _moved(
@@ -227,14 +237,16 @@ def _models(texts: Iterable[str]) -> set[str]:
 
 def _reached_calls(reader: Reader, start: Root) -> list[ast.Call]:
     """The calls that a birth, or another function with a pole in the same function, has its operands from."""
-    calls = [n for n in _reached(reader, start) if isinstance(n, ast.Call) and operator_of(reader.place, n)[0] is None]
+    nodes = (node for node in ast.walk(reader.reaching.function) if isinstance(node, ast.Call))
+    starts = [start, *(node for node in nodes if operator_of(reader.place, node)[0] in _POLES)]
+    reached = (node for node in _reached(reader, starts) if isinstance(node, ast.Call))
+    calls = [node for node in reached if operator_of(reader.place, node)[0] is None]
     return sorted(calls, key=lambda call: (call.lineno, call.col_offset))
 
 
-def _reached(reader: Reader, start: Root) -> dict[ast.AST, None]:
-    body = reader.reaching.function
-    nodes = (node for node in ast.walk(body) if isinstance(node, ast.Call))
-    waiting: list[ast.AST] = [start, *(node for node in nodes if operator_of(reader.place, node)[0] in _POLES)]
+def _reached(reader: Reader, starts: Sequence[ast.AST]) -> dict[ast.AST, None]:
+    """What some expressions have their values from, in their function."""
+    waiting = [*starts]
     seen: dict[ast.AST, None] = {}
     while waiting:
         for node in ast.walk(waiting.pop()):

@@ -363,12 +363,13 @@ class Writer:
         match node:
             case ast.Call(
                 func=ast.Name(id="where"),
-                args=[condition, ast.Constant(value=0) as zero, ast.BinOp(left=left, op=ast.Div(), right=right)],
+                args=[condition, ast.Constant(value=0), ast.BinOp(left=left, op=ast.Div(), right=right)],
             ) if self._are_numbers(condition, match) and not self._are_numbers(left, match):
                 inner = right.args if isinstance(right, ast.Call) else []
                 if len(inner) == 3 and ast.dump(inner[0]) == ast.dump(condition):
                     right = inner[2]
-                return ast.IfExp(condition, ast.BinOp(left, ast.Mult(), zero), ast.BinOp(left, ast.Div(), right))
+                nothing = ast.BinOp(left, ast.Mult(), ast.Constant(0.0))
+                return ast.IfExp(condition, nothing, ast.BinOp(left, ast.Div(), right))
             case _:
                 return node
 

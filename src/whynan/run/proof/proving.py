@@ -357,11 +357,16 @@ class _Proving:
         return (*ranked, *settings)
 
     def _less_specific_fixes(self, finding: Finding, source: _Source, tried: Sequence[FixIntent]) -> tuple[Fix, ...]:
-        """What is tried last by a rule, and what the other rules would do that match."""
-        others = [fix for code in finding.matched for r in rules() if r.code == code for fix in r.fixes]
-        others = [i for i in _of_dtype(others, finding) if i not in tried and i.kind != "setting"]
-        wanted = [*tried_last(tried), *others]
-        return tuple(fix for fix in self._edit_fixes(finding, source, wanted) if fix.patch) if wanted else ()
+        """What a rule tries last, where that is the limit there, and what the other rules would do that match."""
+        last, others = tried_last(tried), [r for code in finding.matched for r in rules() if r.code == code]
+        made = self._edit_fixes(finding, source, last) if last else ()
+        limits = tuple(fix for fix in made if fix.verdict.status == "verified")
+        wanted = [
+            i for rule in others for i in _of_dtype(rule.fixes, finding) if i not in tried and i.kind != "setting"
+        ]
+        if limits or not wanted:
+            return limits
+        return tuple(fix for fix in self._edit_fixes(finding, source, wanted) if fix.patch)
 
     def _edit_fixes(self, finding: Finding, source: _Source, intents: Sequence[FixIntent]) -> tuple[Fix, ...]:
         """The edits of the expression at a finding's site."""
@@ -710,7 +715,7 @@ class _Proving:
         births = NumpyBirths() if candidate.library == "numpy" else None
         makes_up = candidate.kind != "reformulation"
         # of what is exact wherever it was bad, the loss that was finite may have been the wrong one
-        exact = one.verdict.status == "verified" and not makes_up
+        exact = one.verdict.status == "verified" and not makes_up and source.moved is None
         outcome = self._outcome(finding, source, candidate.edited, makes_up=makes_up, live=births, exact=exact)
         if isinstance(outcome, str):
             return replace(one, verdict=_tried(one.verdict, outcome))

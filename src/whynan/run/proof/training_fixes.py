@@ -74,7 +74,7 @@ def changes_of(
         if not isinstance(course, str):
             clippings += change.kind == "clipping"
             yield change, _verdict(change, first, course)
-            if course.losses == first.losses:
+            if course.losses[:-1] == first.losses[:-1] and len(course.losses) == len(first.losses):
                 # that rate is not the one that trains
                 idle.add(change.place)
             as_soon = course.bad is not None and len(course.losses) == first.wanted and not _diverges(course)

@@ -217,3 +217,34 @@ def test_the_probabilities_of_all_distributions_that_lead_to_a_birth_are_taken_t
     found = list(moved_activations({"m.py": text}, "m.py", one, [one, other]))
     assert [each.text.count(".probs") for each in found] == [1, 1]
     assert found[0].text.count("torch.softmax(p.logits, dim=-1)") == 1
+
+
+@pytest.mark.parametrize(
+    ("beside", "kept"),
+    [
+        ("sharpness(probs=torch.softmax(z, dim=-1))", "sharpness(probs="),
+        ("Categorical(probs=torch.softmax(z, dim=0))", "Categorical(probs=torch.softmax(z, dim=0))"),
+        ("Categorical(probs=torch.softmax(z, dim=-1))", ""),
+    ],
+)
+def test_a_distribution_is_given_logits_only_where_that_is_the_same(beside: str, kept: str) -> None:
+    head = HEAD + "from torch.distributions import Categorical\n\n\ndef sharpness(probs):\n    return probs.max()\n\n\n"
+    made = "Categorical(probs=torch.softmax(z, dim=-1))"
+    text = f"{head}def f(z):\n    e = {beside}\n    d = {made}\n    return torch.log(d.probs)\n"
+    found = moved(text, "torch.log(d.probs)")[0].text
+    assert "d = Categorical(logits=z)" in found
+    assert kept in found
+    assert ("e = Categorical(logits=z)" in found) is (not kept)
+
+
+def test_the_probabilities_of_another_branch_stay() -> None:
+    text = f"""{HEAD}def f(d, kind):
+    if kind:
+        h = -torch.log(d.probs).sum(-1)
+    else:
+        h = -torch.log(d.probs.clamp(0.01, 0.99))
+    return h
+"""
+    found = moved(text, "torch.log(d.probs)")[0].text
+    assert "torch.log(torch.softmax(d.logits, dim=-1)).sum(-1)" in found
+    assert "torch.log(d.probs.clamp(0.01, 0.99))" in found

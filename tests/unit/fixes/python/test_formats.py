@@ -155,6 +155,8 @@ def test_a_number_of_python_chooses_by_a_condition(code: str, size: int) -> None
     assert not nothing.any()
     assert x.grad is not None
     assert not x.grad.any()
+    whole = torch.ones(size, dtype=torch.int64)
+    assert after(whole, 0).dtype == before(whole, 4).dtype == torch.float32
 
 
 def test_a_name_that_torch_is_not_makes_it_decline() -> None:
