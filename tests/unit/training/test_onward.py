@@ -44,13 +44,14 @@ def program(optimizer: str, loss: str, rate: float = 0.01) -> str:
 
 
 def verdict_of(module: ModuleType) -> Any:
+    """Of the first change, which is guarded where it holds: the root of a magnitude has no slope at 0."""
     (finding,) = module.train().findings
     assert finding.step == 2
     return finding.fixes[0].verdict
 
 
-def test_a_fix_after_which_the_program_goes_on_is_verified(loaded: Callable[[str], ModuleType]) -> None:
-    assert verdict_of(loaded(program("SGD([w], lr=0.01)", EXPONENTIAL))).status == "verified"
+def test_a_fix_after_which_the_program_goes_on_holds(loaded: Callable[[str], ModuleType]) -> None:
+    assert verdict_of(loaded(program("SGD([w], lr=0.01)", EXPONENTIAL))).status == "guarded"
 
 
 def test_a_fix_that_moves_the_failure_to_the_next_step_is_not(loaded: Callable[[str], ModuleType]) -> None:
@@ -70,7 +71,7 @@ def test_a_fix_after_which_the_step_spoils_the_optimizers_state_is_not(loaded: C
 
 def test_a_huge_gradient_that_an_optimizer_stands_is_no_harm(loaded: Callable[[str], ModuleType]) -> None:
     """The twin: an optimizer that takes the signs of the same gradients."""
-    assert verdict_of(loaded(program("Rprop([w], lr=1e-4)", HUGE))).status == "verified"
+    assert verdict_of(loaded(program("Rprop([w], lr=1e-4)", HUGE))).status == "guarded"
 
 
 def test_a_fix_after_which_the_step_spoils_the_weights_is_not(loaded: Callable[[str], ModuleType]) -> None:
@@ -83,7 +84,7 @@ def test_what_cannot_be_gone_on_with_says_nothing_against_a_fix(loaded: Callable
     """The step is made; the next one is not, for the program would write a file before it."""
     writes = "optimizer.step()\n            if step == 1:\n                open('log.txt', 'w').close()"
     text = program("SGD([w], lr=0.01)", EXPONENTIAL, rate=1e3).replace("optimizer.step()", writes)
-    assert verdict_of(loaded(text)).status == "verified"
+    assert verdict_of(loaded(text)).status == "guarded"
 
 
 @pytest.mark.parametrize("optimizer", ["SGD([w], lr=0.01, momentum=0.9)", "Adam([w], lr=0.01)"])
@@ -101,6 +102,6 @@ def test_the_weights_and_what_the_optimizer_keeps_are_put_back(
         return out
 
     monkeypatch.setattr(ReplayRerunner, "trial", trial)
-    assert verdict_of(module).status == "verified"
+    assert verdict_of(module).status == "guarded"
     assert len(states) >= 2
     assert len({*states}) == 1
