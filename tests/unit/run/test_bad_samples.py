@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset, WeightedRandomSampler
@@ -137,6 +138,7 @@ class Samples(Dataset[Any]):
 def heard(part: str | None, made: Callable[[], Iterable[Dataset[Any]]], **how: Any) -> list[tuple[int, ...]]:
     calls, own = [LoaderCalls(part, seed) for seed in (0, 1)], DataLoader.__init__
     for each in calls:
+        torch.manual_seed(0)
         with each.heard():
             for dataset in made():
                 DataLoader(dataset, **how)
@@ -188,9 +190,11 @@ def test_samples_that_random_numbers_are_in_are_not_named() -> None:
 
 def test_the_datasets_of_one_place_are_alike_and_made_in_the_run() -> None:
     assert heard("batch[0]", lambda: pairs() * 2) == [(3,)]
-    assert heard("batch[0]", lambda: [*pairs(), TensorDataset(torch.ones(12, 2), torch.ones(12))]) == []
-    known = pairs()
+    assert heard("batch[0]", lambda: [TensorDataset(torch.ones(12, 2), torch.ones(12)), *pairs()]) == []
+    known, array = pairs(), np.array([[1.0]] * 11 + [[np.nan]])
     assert heard("batch[0]", lambda: known) == []
+    assert heard("batch[0]", lambda: [TensorDataset(torch.from_numpy(array))]) == []
+    assert heard("batch[0]", lambda: [TensorDataset(torch.from_numpy(array.copy()))]) == [(11,)]
 
 
 def test_looking_at_samples_draws_no_random_number() -> None:

@@ -51,12 +51,13 @@ class LoaderCalls:
     def __init__(self, name: str | None, seed: int = 0) -> None:
         self._name = name
         self._seed = seed
-        self._datasets: list[Any] = []
+        self._memory: dict[int, Any] = {}
+        """The datasets by their addresses, and those of the arrays that they hold."""
         self._found: dict[Site, LoadedSamples | None] = {}
 
     def alike(self, other: LoaderCalls) -> list[LoadedSamples]:
-        """The calls with bad samples that another run, of other random numbers, has made anew with the same ones."""
-        if any(dataset is another for dataset in self._datasets for another in other._datasets):
+        """The calls with bad samples whose datasets another run, of other random numbers, has made anew alike."""
+        if self._memory.keys() & other._memory.keys():
             return []
         return [one for one in self._found.values() if one and one.bad and other._found.get(one.site) == one]
 
@@ -79,7 +80,6 @@ class LoaderCalls:
                 found = self._samples(loader, site)
                 # one place may make loaders of several datasets
                 self._found[site] = found if self._found.get(site, found) == found else None
-                self._datasets.append(loader.dataset)
 
         kind.__init__ = init
         try:
@@ -98,14 +98,16 @@ class LoaderCalls:
         )
         if isinstance(loader.dataset, IterableDataset) or not plain or not hasattr(loader.dataset, "__len__"):
             return None
-        until, seen, bad = process_time() + _SECONDS, sha256(), list[int]()
+        until, seen, bad, dataset = process_time() + _SECONDS, sha256(), list[int](), loader.dataset
         try:
             with isolated_random_state(self._seed):
-                total = len(loader.dataset)
+                held = {torch.as_tensor(array).data_ptr() for _, array in parts_of(dataset, "")}
+                self._memory.update(dict.fromkeys({id(dataset), *held} - {0}, dataset))
+                total = len(dataset)
                 for index in range(total):
                     if process_time() > until or total > _MOST:
                         return None
-                    batch = loader.collate_fn([loader.dataset[index]])
+                    batch = loader.collate_fn([dataset[index]])
                     parts = {format_path(way): part for way, part in parts_of(batch, "batch")}
                     part = torch.as_tensor(parts[self._name or ""]).detach()
                     seen.update(part.cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
