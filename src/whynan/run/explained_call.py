@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import UsageError, WhynanError
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from whynan.records import Report
     from whynan.run.call_target import Target
     from whynan.run.guarded_capture import GuardedCapture
-    from whynan.run.proof.arguments import Heard
+    from whynan.run.proof.arguments import Heard, Listener
     from whynan.run.region import Region
     from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.swap import SwappedTexts
@@ -120,6 +121,16 @@ def _uncompiled() -> AbstractContextManager[Any]:
 # -- `explain`'s target, called once more from the same state to see its names, or with an edit ------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Hearing:
+    """What hears of objects, from where the state of the first call is there."""
+
+    objects: Listener
+
+    def apply(self) -> AbstractContextManager[None]:
+        return self.objects.heard()
+
+
 class CallRerunner(ABC):
     """The way to make one call of the program's again; all is put back after it.
 
@@ -151,8 +162,7 @@ class CallRerunner(ABC):
 
     def hear(self, objects: Heard) -> Heard | str:
         """What hears of the objects that the target uses, once it has; or why it has not."""
-        with objects.heard():
-            return self._run(None) or objects
+        return self._run(None, _Hearing(objects)) or objects
 
     def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> Report | str:
         """The report of a call with another text of a file, and argument of live objects; or why there is none."""

@@ -203,7 +203,7 @@ def _gradients(
 
 
 @contextmanager
-def isolated_random_state() -> Generator[None]:
+def isolated_random_state(seed: int = 0) -> Generator[None]:
     """Random states put back after, and begun anew; what a function warns of on made inputs is not the user's.
 
     Nothing is cast but by the function itself, wherever the program stands.
@@ -217,11 +217,11 @@ def isolated_random_state() -> Generator[None]:
             uncast.enter_context(torch.autocast(kind, enabled=False))
         warnings.simplefilter("ignore")
         # ``torch.manual_seed`` would leave a seed for when CUDA begins
-        torch.default_generator.manual_seed(0)
+        torch.default_generator.manual_seed(seed)
         for device in devices:
-            torch.cuda.default_generators[device].manual_seed(0)
-        random.seed(0)
-        np.random.seed(0)
+            torch.cuda.default_generators[device].manual_seed(seed)
+        random.seed(seed)
+        np.random.seed(seed)
         try:
             yield
         finally:

@@ -17,7 +17,7 @@ from whynan.source.text import Place, apply_edits, is_python, parse_or_none, pla
 from whynan.verify.in_place.visits import ARRAY
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any
 
     from whynan.verify.in_place.loaded_samples import LoadedSamples
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 
 _MOST: Final = 16
 """So many samples are named at most."""
+_LEFT_OUT: Final = re.compile(
+    r"Subset\((.{1,200}?), \[i for i in range\(len\(\1\)\) if i "
+    r"(?:!= ([0-9]{1,9})|not in \(([0-9]{1,9}(?:, [0-9]{1,9})+)\))\]\)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +65,15 @@ def without_bad_rows(text: str, visits: Visits) -> Omission | None:
     return None
 
 
-def without_bad_samples(text: str, loaded: LoadedSamples) -> Omission | None:
+def without_bad_samples(text: str, loaded: LoadedSamples, texts: Iterable[str] = ()) -> Omission | None:
     """A loader's dataset without those of its samples that hold NaN or Inf, which are named.
 
-    A sample has all that belongs together. There is none where more than half are bad.
+    A sample has all that belongs together. There is none where more than half are bad, nor where a text of the program
+    may ask what only the whole dataset has, or may pair samples that keep their order with something by position.
     """
     site, bad = loaded.site, loaded.bad
+    if any(_is_asked(each, counted=loaded.in_order) for each in (text, *texts)):
+        return None
     call = next((call for call in _loader_calls(site.file, text) if call.lineno == site.line), None)
     few = len(bad) <= min(_MOST, loaded.total // 2)
     edited = _without_samples(text, call, bad) if call is not None and few else None
@@ -76,15 +83,35 @@ def without_bad_samples(text: str, loaded: LoadedSamples) -> Omission | None:
     are = "hold NaN or Inf and are" if bad[1:] else "holds NaN or Inf and is"
     them = "them" if bad[1:] else "it"
     lost = f"{which} of the {loaded.total:,} of the dataset {are} left out; nothing stands for {them}"
+    lost += f"; what follows {them} moves up" * loaded.in_order
     return Omission("no samples that hold NaN or Inf", site.file, edited, lost)
 
 
 def sample_texts(path: str, text: str, patch: str) -> list[str]:
-    """All that leaving out the samples that a patch names makes of a file's text: at each call of ``DataLoader``."""
-    named = re.search(r" if i (?:!= (\d+)|not in \(([\d, ]+)\))\]\)", patch)
-    bad = [] if named is None else [int(number) for number in (named[1] or named[2]).split(",")]
-    edited = [_without_samples(text, call, bad) for call in (_loader_calls(path, text) if bad else ())]
+    """All that leaving out samples makes of a file's text: at each call of ``DataLoader``.
+
+    Which samples is taken of a report's patch, of the lines that it adds: whole numbers, and nothing else.
+    """
+    added = re.findall(r"^\+.*", patch, re.MULTILINE)
+    named = {one[1:] for line in added for one in _LEFT_OUT.findall(line)}
+    lists = [[int(number) for number in (one or several).split(", ")] for one, several in sorted(named)]
+    calls = _loader_calls(path, text) if lists else []
+    edited = [_without_samples(text, call, bad) for call in calls for bad in lists]
     return [one for one in edited if one is not None]
+
+
+def _is_asked(text: str, *, counted: bool) -> bool:
+    """Whether a text reads more of a loader's dataset than its length, or counts anything (``enumerate``, ``zip``)."""
+    place = place_of(text)
+    for node, parent in place.parents.items():
+        match node:
+            case ast.Attribute(attr="dataset", value=value, ctx=ast.Load()) if ast.unparse(value) != "self":
+                length = isinstance(parent, ast.Call) and ast.unparse(parent.func) == "len"
+                if not length and not isinstance(parent, ast.Compare):
+                    return True
+            case ast.Name(id="enumerate" | "zip") if counted:
+                return True
+    return place.tree is None
 
 
 def _loader_calls(path: str, text: str) -> list[ast.Call]:
@@ -99,7 +126,11 @@ def _without_samples(text: str, call: ast.Call, bad: Sequence[int]) -> str | Non
     call = next(n for n in place.parents if isinstance(n, ast.Call) and place.span(n) == place.span(call))
     above = list(place.above(call))
     statement = next((node for node in above if isinstance(node, ast.stmt)), None)
-    if given is None or isinstance(given, ast.Starred) or statement is None:
+    # the fourth is a sampler
+    is_open = any(isinstance(one, ast.Starred) for one in call.args) or len(call.args) > 3
+    if is_open or any(keyword.arg in (None, "sampler", "batch_sampler") for keyword in call.keywords):
+        return None
+    if given is None or statement is None:
         return None
     start = place.line_start(statement.lineno)
     indent = text[start : place.span(statement)[0]]

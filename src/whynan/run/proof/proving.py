@@ -481,10 +481,13 @@ class _Proving:
 
         if finding.data is None or finding.data.kind != "batch" or self._is_over():
             return ()
-        heard = self._again.hear(LoaderCalls((finding.data.name or "").removeprefix("batch")))
-        for loaded in () if isinstance(heard, str) else dict.fromkeys(heard.found):
+        # of the second only the loaders are asked: with other random numbers it may end elsewhere
+        calls, others = (LoaderCalls(finding.data.name, seed) for seed in (0, 1))
+        heard = self._again.hear(calls)
+        self._again.hear(others)
+        for loaded in () if isinstance(heard, str) else calls.alike(others):
             source = self._source(finding.model_copy(update={"site": loaded.site}), known=False)
-            found = None if source is None else without_bad_samples(source.text, loaded)
+            found = None if source is None else without_bad_samples(source.text, loaded, self._user_texts().values())
             if source is not None and found is not None:
                 fix = self._omission_fix(finding, source, found)
                 if fix.verdict.status in APPLICABLE:
