@@ -18,8 +18,8 @@ from whynan.ops.table import TORCH
 from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Further, Source
 from whynan.report.notes import sentence
+from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
-from whynan.rules.intents import NUMPY, tried_last
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import alike, cures, judge_candidate, saturating, values_at
@@ -357,8 +357,8 @@ class _Proving:
         return (*ranked, *settings)
 
     def _less_specific_fixes(self, finding: Finding, source: _Source, tried: Sequence[FixIntent]) -> tuple[Fix, ...]:
-        """What a rule tries last, where that is the limit there, and what the other rules would do that match."""
-        last, others = tried_last(tried), [r for code in finding.matched for r in rules() if r.code == code]
+        """What holds of what a rule tries last, where that is the limit there, and of what the others that match do."""
+        last, others = intents_.tried_last(tried), [r for code in finding.matched for r in rules() if r.code == code]
         made = self._edit_fixes(finding, source, last) if last else ()
         limits = tuple(fix for fix in made if fix.verdict.status == "verified")
         wanted = [
@@ -366,7 +366,7 @@ class _Proving:
         ]
         if limits or not wanted:
             return limits
-        return tuple(fix for fix in self._edit_fixes(finding, source, wanted) if fix.patch)
+        return tuple(fix for fix in self._edit_fixes(finding, source, wanted) if fix.verdict.status in APPLICABLE)
 
     def _edit_fixes(self, finding: Finding, source: _Source, intents: Sequence[FixIntent]) -> tuple[Fix, ...]:
         """The edits of the expression at a finding's site."""
@@ -451,7 +451,7 @@ class _Proving:
             at = finding.model_copy(update={"site": site, "around": None, "chain": ()})
             source = self._source(at, known=False)
             if source is not None and not self._is_over():
-                found = candidates(source.text, at, NUMPY, library="numpy")
+                found = candidates(source.text, at, intents_.NUMPY, library="numpy")
                 made += self._proved_edits(at, source, [_in(source, c) for c in found if isinstance(c, Candidate)])
             if any(fix.verdict.status in APPLICABLE for fix in made):
                 # without what it made nothing bad comes in
@@ -782,7 +782,7 @@ class _Proving:
         first, further = one.candidate, _further_of(left)
         if finding.site is None or further is None or not is_same_file(further.site.file, source.path):
             return []
-        wanted = NUMPY if first.library == "numpy" else _intents(left)
+        wanted = intents_.NUMPY if first.library == "numpy" else _intents(left)
         visits = self._visits(source, finding.site.line)
         if isinstance(visits, str):
             return []
