@@ -169,8 +169,7 @@ def _stand_on_one_pole(one: Finding, other: Finding) -> bool:
     if here is None or there is None or one.phase != other.phase:
         return False
     # of two operations both are mended where that number is used
-    places = [site and (site.file, site.function) for site in (one.site, other.site)]
-    same = here == there if one.rule == other.rule else here[-1] == there[-1] and places[0] == places[1]
+    same = here == there if one.rule == other.rule else here[-1] == there[-1] and _function(one) == _function(other)
     return same and _end_alike(_operand_causes(one), _operand_causes(other))
 
 
@@ -197,8 +196,7 @@ def _read_one_factor(one: Finding, other: Finding) -> bool:
 def _is_inner_part(inner: Finding, outer: Finding) -> bool:
     """Whether one rule speaks of two operations, of which the inner makes what the outer fails on: log(sum(exp(x)))."""
     same = inner.rule == outer.rule != "WN000" and inner.op != outer.op and inner.phase == outer.phase
-    places = [site and (site.file, site.function) for site in (inner.site, outer.site)]
-    return same and places[0] == places[1] and _event(inner.op, inner.site) in _operand_events(outer)
+    return same and _function(inner) == _function(outer) and _event(inner.op, inner.site) in _operand_events(outer)
 
 
 def _ranges_left(finding: Finding) -> set[object]:
@@ -212,7 +210,7 @@ def _ranges_left(finding: Finding) -> set[object]:
 def _are_of_one_cut(one: Finding, other: Finding) -> bool:
     """Whether two births of one element in one function begin with a number that was cut off to a bound."""
     mine, yours = ([link.typed_summary for link in _operand_causes(finding)[:1]] for finding in (one, other))
-    places = [(f.phase, f.site and (f.site.file, f.site.function), *_place_in_tensor(f)) for f in (one, other)]
+    places = [(f.phase, _function(f), *_place_in_tensor(f)) for f in (one, other)]
     return bool(mine) and mine == yours and mine[0].kind == "turned_into" and places[0] == places[1]
 
 
@@ -220,6 +218,10 @@ def _is_pole_of(inner: Finding, outer: Finding) -> bool:
     """Whether what is Inf where it is divided by 0 is what is too large where it is divided by little more."""
     known = inner.birth == "pole" and outer.birth == "overflow" and inner.phase == outer.phase
     return known and _event(inner.op, inner.site) in _operand_events(outer)
+
+
+def _function(finding: Finding) -> object:
+    return finding.site and (finding.site.file, finding.site.function)
 
 
 def _place_in_tensor(finding: Finding) -> tuple[object, object]:
@@ -264,12 +266,8 @@ def _edits(finding: Finding) -> set[str]:
 def _is_one_expression(one: Finding, other: Finding) -> bool:
     """Whether two births are those of one expression, in the forward, in its backward or in both."""
     here, there = one.site, other.site
-    if (
-        here is None
-        or here.column is None
-        or _event(None, here) != _event(None, there)
-        or "accumulation" in (one.phase, other.phase)
-    ):
+    is_one_place = here is not None and here.column is not None and _event(None, here) == _event(None, there)
+    if not is_one_place or "accumulation" in (one.phase, other.phase):
         # a sum of gradients stands at the first use of its leaf, and is no derivative of that
         return False
     if one.phase == other.phase == "backward" and _place_in_tensor(one) == _place_in_tensor(other):
@@ -299,7 +297,7 @@ def _shares_cause(one: Finding, other: Finding) -> bool:
 
 def _event(op: str | None, site: Site | None) -> tuple[object, ...]:
     """What an operation at a place is known by; the causes of a birth do not know the module that they ran in."""
-    return op, None if site is None else site.model_copy(update={"module": None})
+    return op, site and (site.file, site.line, site.column, site.end_line, site.end_column, site.function)
 
 
 def _operand_events(finding: Finding) -> list[tuple[object, ...]]:
