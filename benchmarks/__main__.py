@@ -20,7 +20,7 @@ from benchmarks.badstep import BadStep, bad_step
 from benchmarks.contenders import installed
 from benchmarks.guards import RefusedError, check
 from benchmarks.length import LOOPS, Long, long_run
-from benchmarks.programs import PROGRAMS, QUICK, Program
+from benchmarks.programs import ON_CUDA, PROGRAMS, QUICK, Program
 from benchmarks.table import WIDTH, table
 from benchmarks.timing import Comparison, compare
 
@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     torch.set_num_threads(1)
     aside = Console(stderr=True)
-    versions = _versions()
+    versions = _versions(options.device)
     compared: list[tuple[Program, Comparison]] = []
     bad: list[BadStep] = []
     refused = 0
@@ -42,9 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
         except RefusedError as error:
             refused = 1
             aside.print(f"{program.name} is not timed: {error}", style="red", highlight=False, markup=False)
-    aside.print(f"{options.events:,} events in one trace ...", highlight=False)
     long: list[Long] = []
-    for name in LOOPS:
+    for name in LOOPS if options.device == "cpu" else ():
+        aside.print(f"{options.events:,} events in one trace, {name} ...", highlight=False)
         try:
             long.append(long_run(name, options.events))
         except RefusedError as error:
@@ -73,6 +73,7 @@ def measure(program: Program, rounds: int) -> Comparison:
 def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small programs, few rounds: seconds, and no claim")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where the programs run")
     parser.add_argument("--rounds", type=int, help="turns of every way to look (default 15; 3 with --quick)")
     parser.add_argument("--events", type=int, help="length of the long traces (default 1,000,000; 20,000)")
     parser.add_argument("--only", metavar="TEXT", default="", help="only programs whose name contains this")
@@ -82,7 +83,9 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     options.events = (20_000 if options.quick else 1_000_000) if options.events is None else options.events
     if options.rounds < 1 or options.events < 1:
         parser.error("--rounds and --events must be at least 1")
-    known = QUICK if options.quick else PROGRAMS
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: this torch sees no such device")
+    known = ON_CUDA if options.device == "cuda" else QUICK if options.quick else PROGRAMS
     options.programs = [p for p in known if options.only in p.name]
     if not options.programs:
         parser.error(f"no program is called {options.only!r}; there are: " + "; ".join(p.name for p in known))
@@ -94,7 +97,7 @@ def _targets(program: Program) -> dict[str, dict[str, float | None]]:
     return {"targets": {name: getattr(program, name) for name in names}}
 
 
-def _versions() -> dict[str, str]:
+def _versions(device: str) -> dict[str, str]:
     found = {"date": datetime.date.today().isoformat(), "python": platform.python_version()}
     for name in ("whynan", "torch", "transformers", "torchlens"):
         try:
@@ -102,6 +105,8 @@ def _versions() -> dict[str, str]:
         except PackageNotFoundError:
             continue
     found["cpu"] = f"{_cpu()} x {os.cpu_count()}"
+    if device == "cuda":
+        found["device"] = torch.cuda.get_device_name()
     found["threads"] = str(torch.get_num_threads())
     if hasattr(os, "getloadavg"):
         found["load"] = f"{os.getloadavg()[0]:.2f}"

@@ -22,6 +22,7 @@ EMPTY = "empty mode"
 TRACED = "whynan.trace"
 RANGED = "whynan.trace, ranges"
 WATCHED = "whynan.watch"
+DEFERRED = "whynan.watch, deferred"
 TRACED_WITHOUT = "whynan.trace, no silent damage"
 WATCHED_WITHOUT = "whynan.watch, no silent damage"
 FITTED = "Lightning"
@@ -122,6 +123,7 @@ CONTENDERS = (
     Contender(TRACED, lambda _: whynan.trace()),
     Contender(RANGED, lambda _: whynan.trace(ranges=True)),
     Contender(WATCHED, lambda step: whynan.watch(step.optimizer)),
+    Contender(DEFERRED, lambda step: whynan.watch(step.optimizer, sync="deferred")),
     Contender(TRACED_WITHOUT, lambda _: _without_silent(whynan.trace)),
     Contender(WATCHED_WITHOUT, lambda step: _without_silent(lambda: whynan.watch(step.optimizer))),
     Contender("detect_anomaly", lambda _: torch.autograd.detect_anomaly()),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ class Program:
     ranged: float | None = None
     watched: float | None = None
     over_empty: float | None = None
+    device: str = "cpu"
 
 
 @dataclass
@@ -76,8 +78,8 @@ class Transformer(nn.Module):
         self.head = nn.Linear(width, words)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        mask = torch.full((tokens.shape[1],) * 2, float("-inf")).triu(1) if self.eager else None
         x = self.embed(tokens)
+        mask = x.new_full((tokens.shape[1],) * 2, float("-inf")).triu(1) if self.eager else None
         for block in self.blocks:
             x = block(x, mask)
         return F.cross_entropy(self.head(x).flatten(0, 1), tokens.flatten())
@@ -95,21 +97,24 @@ class Pictures(nn.Module):
         self.head = nn.Linear(64, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        labels = torch.arange(images.shape[0]) % 10
+        labels = torch.arange(images.shape[0], device=images.device) % 10
         return F.cross_entropy(self.head(self.layers(images)), labels)
 
 
-def _transformer(width: int, batch: int, length: int, *, layers: int = 6, eager: bool = False) -> Step:
+def _transformer(
+    width: int, batch: int, length: int, *, layers: int = 6, eager: bool = False, to: Sequence[Any] = ("cpu",)
+) -> Step:
     torch.manual_seed(0)
-    model = Transformer(width, layers, eager=eager)
-    tokens = torch.randint(0, 1000, (batch, length))
+    model = Transformer(width, layers, eager=eager).to(*to)
+    tokens = torch.randint(0, 1000, (batch, length)).to(*to[:1])
     return Step(model, tokens, torch.optim.AdamW(model.parameters(), lr=1e-4))
 
 
-def _cnn(batch: int, size: int) -> Step:
+def _cnn(batch: int, size: int, device: str = "cpu") -> Step:
     torch.manual_seed(0)
-    model = Pictures()
-    return Step(model, torch.randn(batch, 3, size, size), torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9))
+    model = Pictures().to(device)
+    images = torch.randn(batch, 3, size, size).to(device)
+    return Step(model, images, torch.optim.SGD(model.parameters(), lr=1e-2, momentum=0.9))
 
 
 PROGRAMS = (
@@ -117,6 +122,21 @@ PROGRAMS = (
     Program("transformer (d=256, 8 x 128)", lambda: _transformer(256, 8, 128), 1, 1.25, 1.6, 1.02),
     Program("eager attention, -inf masks (d=256, 8 x 128)", lambda: _transformer(256, 8, 128, eager=True), 1, 1.5),
     Program("cnn (32 x 3 x 32 x 32)", lambda: _cnn(32, 32), 4),
+)
+ON_CUDA = (
+    Program(
+        "transformer (d=256, 8 x 128), cuda",
+        lambda: _transformer(256, 8, 128, to=("cuda",)),
+        20,
+        device="cuda",
+    ),
+    Program(
+        "transformer (d=1024, 24 layers, 8 x 1024, bfloat16), cuda",
+        lambda: _transformer(1024, 8, 1024, layers=24, to=("cuda", torch.bfloat16)),
+        5,
+        device="cuda",
+    ),
+    Program("cnn (512 x 3 x 64 x 64), cuda", lambda: _cnn(512, 64, "cuda"), 20, device="cuda"),
 )
 # They show that everything runs, and carry no target: at such sizes only the call into Python is measured.
 QUICK = (
@@ -128,4 +148,4 @@ QUICK = (
 
 def program(name: str) -> Program:
     """The program of that name; raises ``KeyError``."""
-    return {p.name: p for p in (*PROGRAMS, *QUICK)}[name]
+    return {p.name: p for p in (*PROGRAMS, *ON_CUDA, *QUICK)}[name]

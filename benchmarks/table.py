@@ -20,9 +20,9 @@ COLUMNS = (
     *("of steps", "x bare", "open + close ms"),
 )
 EXPLAINED = (
-    "x bare: CPU time of a step, median over rounds of the ratio to the bare step of the same round, in Lightning "
-    "to its own; x empty: the same to the step under an empty dispatch mode; peak: of the whole process; "
-    "of steps: what of it came after torch was loaded and warm"
+    "x bare: CPU time of a step, on a device the time on the wall, median over rounds of the ratio to the bare step of "
+    "the same round, in Lightning to its own; x empty: the same to the step under an empty dispatch mode; peak: of the "
+    "whole process; of steps: what of it came after torch was loaded and warm"
 )
 WIDTH = 176
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from benchmarks.contenders import (
     BARE,
+    DEFERRED,
     EMPTY,
     FITTED_WATCHED,
     RANGED,
@@ -59,7 +60,8 @@ class Comparison:
 def compare(timed: Program, ways: Sequence[Contender], rounds: int, events: int) -> Comparison:
     """Take rounds; raises ``RefusedError`` if what was timed turns out not to have been the whole work.
 
-    CPU time of each process on one thread: what else runs on the machine is not counted, but it does disturb.
+    CPU time of each process on one thread: what else runs on the machine is not counted, but it does disturb. On a
+    device it is the time on the wall.
     """
     workers = [Worker(way, timed) for way in ways]
     try:
@@ -87,7 +89,7 @@ def _rounds(timed: Program, ways: Sequence[Contender], workers: list[Worker], ro
         for worker in workers
     )
     compared = Comparison(timed.name, events, statistics.median(times[BARE]) * 1e3, rows)
-    same_work(compared)
+    same_work(compared, exact=timed.device == "cpu")
     return compared
 
 
@@ -119,12 +121,15 @@ def quartiles(ratios: Sequence[float]) -> Ratio:
     return Ratio(median, low, high)
 
 
-def same_work(compared: Comparison) -> None:
-    """Every timed step of a trace was covered, found healthy, and left the weights of the bare run, bit by bit."""
+def same_work(compared: Comparison, *, exact: bool = True) -> None:
+    """Every timed step of a trace was covered, found healthy, and left the weights of the bare run, bit by bit.
+
+    Not `exact`: the program's own steps do not give the same bits twice, as kernels of a device may not.
+    """
     bare = compared.row(BARE).outcome
     assert bare is not None
     traced = (TRACED, RANGED, TRACED_WITHOUT)
-    looking = [r for r in compared.rows if r.name in (*traced, WATCHED, WATCHED_WITHOUT, FITTED_WATCHED)]
+    looking = [r for r in compared.rows if r.name in (*traced, WATCHED, DEFERRED, WATCHED_WITHOUT, FITTED_WATCHED)]
     for row in looking:
         name = row.name
         if row.outcome is None:
@@ -135,5 +140,5 @@ def same_work(compared: Comparison) -> None:
             raise RefusedError(f"{name} covered {row.outcome.events} of {expected} timed events")
         if row.outcome.verdict != "clean":
             raise RefusedError(f"{name} called the timed steps {row.outcome.verdict}")
-        if row.outcome.weights != bare.weights:
+        if exact and row.outcome.weights != bare.weights:
             raise RefusedError(f"{name} left other weights than the bare steps")

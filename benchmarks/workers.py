@@ -54,7 +54,7 @@ class Worker:
         self._process = start("benchmarks.workers", way.name, timed.name)
 
     def turn(self, steps: int) -> float:
-        """CPU seconds a step, over that many steps after one that is not timed; raises ``StoppedError``."""
+        """Seconds a step by `clock_of`, over that many steps after one that is not timed; raises ``StoppedError``."""
         return self._ask(steps)["seconds"]
 
     def close(self) -> Outcome:
@@ -122,19 +122,20 @@ def _look(way: Contender, timed: Program, to: IO[str]) -> dict[str, Any]:
     before = resident()
     step = timed.build()
     step()
-    steps, began = 0, time.process_time()
+    clock = clock_of(timed.device)
+    steps, began = 0, clock()
     with way.look(step) as look:
-        opened = time.process_time() - began
+        opened = clock() - began
         while asked := int(sys.stdin.readline() or 0):
             way.run(step)
             gc.collect()
-            began = time.process_time()
+            began = clock()
             for _ in range(asked):
                 way.run(step)
-            to.write(json.dumps({"seconds": (time.process_time() - began) / asked}) + "\n")
+            to.write(json.dumps({"seconds": (clock() - began) / asked}) + "\n")
             steps += 1 + asked
-        began = time.process_time()
-    closed = time.process_time() - began
+        began = clock()
+    closed = clock() - began
     report = getattr(look, "report", None)
     outcome = Outcome(
         steps=steps,
@@ -149,10 +150,22 @@ def _look(way: Contender, timed: Program, to: IO[str]) -> dict[str, Any]:
     return asdict(outcome)
 
 
+def clock_of(device: str) -> Callable[[], float]:
+    """CPU time of this process; of a device that works beside it the time on the wall, when its work is done."""
+    if device == "cpu":
+        return time.process_time
+
+    def clock() -> float:
+        torch.cuda.synchronize()
+        return time.perf_counter()
+
+    return clock
+
+
 def _digest(model: nn.Module) -> str:
     digest = hashlib.sha256()
     for parameter in model.parameters():
-        digest.update(parameter.detach().numpy().tobytes())
+        digest.update(parameter.detach().float().cpu().numpy().tobytes())
     return digest.hexdigest()
 
 

@@ -50,9 +50,9 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
+        from whynan.version import own_version
 
-        return version("whynan")
+        return own_version()
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'whynan' has no attribute {name!r}")

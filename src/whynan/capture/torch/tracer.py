@@ -88,13 +88,13 @@ class Tracer:
             lane = context.lane()
         node = kind = None
         if lane.optimizer is not None and not lane.engine_depth and not _grad_enabled():
-            phase, site = OPTIMIZER, (context.sites.current_site(3) if lane.optimizer_own else lane.optimizer_site)
+            phase, site = OPTIMIZER, (context.sites.current_site(2) if lane.optimizer_own else lane.optimizer_site)
         elif (node := _current_node()) is None:
-            phase, site = FORWARD, context.sites.current_site(3)
+            phase, site = FORWARD, context.sites.current_site(2)
         else:
             kind = type(node)
             if _grad_enabled() and not lane.create_graph:
-                phase, site = FORWARD, context.sites.current_site(3)
+                phase, site = FORWARD, context.sites.current_site(2)
             else:
                 phase, site = self._in_backward(node, operator, lane)
         if phase != OPTIMIZER:
@@ -208,8 +208,9 @@ class Tracer:
             self.context.notes[formula_note(name)] = None
         known = lane.entry(number)
         site = known[1] if known is not None else 0
-        if not site or is_in_hook(sys._getframe(3)):
-            site = self.context.sites.current_site(4)
+        # a device thread of the engine has no frame of Python beyond the dispatch
+        if not site or is_in_hook(sys._getframe(2)):
+            site = self.context.sites.current_site(3)
         return BACKWARD, site
 
     def reads_marked(self, args: Any, kwargs: Any) -> bool:

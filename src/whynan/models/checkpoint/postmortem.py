@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -19,6 +18,7 @@ from whynan.models.listing import distinct, excerpt, short_names
 from whynan.records.base import Number
 from whynan.records.checkpoint import Checkpoint, Checkpoints, Logged, StoredForm
 from whynan.traces.json import escape_surrogates
+from whynan.version import own_version
 
 # -- One checkpoint, file by file: what it holds, how old it says it is, and what of it was not loaded -----------------
 
@@ -196,7 +196,7 @@ def _comparison(checkpoints: list[Checkpoint], allowances: Allowances) -> Checkp
     good = [place for place, verdict in enumerate(verdicts[:first_bad]) if verdict == "clean"]
     return Checkpoints(
         verdict="clean" if first_bad is None else "nonfinite",
-        versions={"whynan": version("whynan"), "torch": str(torch.__version__)},
+        versions={"whynan": own_version(), "torch": str(torch.__version__)},
         order=order,
         first_bad=first_bad,
         last_good=good[-1] if good and first_bad is not None else None,
