@@ -170,7 +170,11 @@ class ValueDecoder:
         reach = 1 + sum((size - 1) * step for size, step in zip(shape, layout.stride, strict=True))
         if reach * dtype.itemsize > _MOST_MEMORY or max((0, *layout.shape)) >= 1 << 40:
             raise ValueError("a tensor would lie in more memory than there is room for")
-        flat = torch.frombuffer(bytearray(stored.data), dtype=dtype) if stored.data else torch.empty(0, dtype=dtype)
+        flat = (
+            torch.frombuffer(bytearray(stored.data), dtype=dtype)
+            if stored.data
+            else torch.empty(0, dtype=dtype, device="cpu")
+        )
         held = torch.empty_strided(shape, layout.stride, dtype=dtype, device=self.device(layout.device))
         return held.copy_(flat.view(shape)).expand(layout.shape)
 

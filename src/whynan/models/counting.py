@@ -97,7 +97,7 @@ def _integers(tensor: Tensor) -> Counted:
 def _unpacked(tensor: Tensor) -> Tensor:
     """The elements of packed 4-bit floats, two a byte: sign, two bits of exponent, one of fraction; none is bad."""
     packed = tensor.view(torch.uint8).flatten()
-    table = torch.tensor([*_FP4_VALUES, *(-value for value in _FP4_VALUES)])
+    table = torch.tensor([*_FP4_VALUES, *(-value for value in _FP4_VALUES)], device="cpu")
     return table[torch.cat((packed & 15, packed >> 4)).int()]
 
 

@@ -113,6 +113,10 @@ class UndoLog(TorchDispatchMode):
         super().__exit__(kind, error, traceback)
         self.restore()
 
+    def leave(self) -> None:
+        """Note nothing any more, and put nothing back yet."""
+        super().__exit__(None, None, None)
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:

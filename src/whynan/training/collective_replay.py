@@ -111,7 +111,7 @@ class ReplayedCollectives(TorchDispatchMode):
         self._alone = None
 
     def _work(self) -> Any:
-        return torch.ops.c10d.barrier.default(torch.empty(0), self._group(), [], True, 60_000)
+        return torch.ops.c10d.barrier.default(torch.empty(0, device="cpu"), self._group(), [], True, 60_000)
 
     def _group(self) -> Any:
         """A group of this rank alone."""
@@ -149,7 +149,7 @@ class Ensemble:
     def is_alike(self, name: str, group: Any, call: str) -> bool:
         """Whether all ranks of one of the program's groups are about to make the same call, which this spells."""
         digest = zlib.crc32(call.encode())
-        said = torch.tensor([digest, -digest])
+        said = torch.tensor([digest, -digest], device="cpu")
         options: Any = torch.distributed.AllreduceOptions()
         options.reduceOp = torch.distributed.ReduceOp.MAX
         alike = self.group(f"alike/{name}", group.rank(), group.size())
@@ -176,7 +176,7 @@ class Ensemble:
     def agree(self, *, over: bool) -> bool:
         """Whether it is over on any rank, or one of them is gone."""
         with torch._C._DisableTorchDispatch():
-            said = torch.tensor([int(over)])
+            said = torch.tensor([int(over)], device="cpu")
             try:
                 group = self.group("whynan", *self._rank)
                 group._get_backend(torch.device("cpu")).allreduce([said]).wait()

@@ -54,7 +54,7 @@ def send_to_host(vector: Tensor) -> Callable[[], list[float]]:
     """What waits for the numbers of a vector; without waiting for its device now, where it can be sent meanwhile."""
     if vector.device.type != "cuda":
         return vector.tolist
-    host = torch.empty(vector.shape, dtype=vector.dtype, pin_memory=True)
+    host = torch.empty(vector.shape, dtype=vector.dtype, device="cpu", pin_memory=True)
     host.copy_(vector, non_blocking=True)
     event = torch.cuda.Event()
     event.record(torch.cuda.current_stream(vector.device))

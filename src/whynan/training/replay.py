@@ -286,7 +286,8 @@ def replay(
                 entered.enter_context(unpatched_modules())
                 entered.callback(_finalize, left, set(_finalizers()))
             undo.__enter__()
-            entered.callback(_retry_once, lambda: undo.__exit__(None, None, None))
+            entered.callback(_retry_once, undo.restore)
+            entered.callback(undo.leave)
             if is_one_of_several():
                 from whynan.training.collective_replay import replayed_collectives
 

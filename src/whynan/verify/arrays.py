@@ -60,7 +60,7 @@ def tensor_of(values: Any, like: Any, dtype: str | None = None) -> Any:
             return np.asarray(values).astype(own)
     import torch
 
-    made: Any = torch.as_tensor(np.array(values, order="C"))
+    made: Any = torch.as_tensor(np.array(values, order="C"), device="cpu")
     return made.to(device=like.device, dtype=own if dtype is None else getattr(torch, dtype))
 
 

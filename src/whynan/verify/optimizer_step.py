@@ -217,7 +217,7 @@ def _fresh(step: _Step) -> Iterator[_Step]:
     random = torch.Generator().manual_seed(0)
 
     def drawn(g: Tensor) -> Tensor:
-        return torch.randn(g.shape, generator=random).to(g) * g.float().abs().mean().to(g) * (g != 0)
+        return torch.randn(g.shape, generator=random, device="cpu").to(g) * g.float().abs().mean().to(g) * (g != 0)
 
     for other in (lambda g: g * _SMALLER, lambda g: g * _LARGER, drawn):
         yield replace(step, gradients=[None if g is None else other(g) for g in step.gradients])

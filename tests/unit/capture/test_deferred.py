@@ -18,7 +18,10 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _read(report: whynan.Report) -> list[tuple[object, ...]]:
     return [
-        (f.op, f.phase, f.birth, f.site and f.site.code, f.element.index, f.element.count, f.grad_fn)
+        (
+            *(f.rule, f.op, f.phase, f.birth, f.site and f.site.code, f.element.index, f.element.count, f.grad_fn),
+            *(o.value for o in f.element.operands),
+        )
         for f in report.findings
     ]
 

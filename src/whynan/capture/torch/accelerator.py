@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from whynan.capture.torch.event_log import WRITER
 from whynan.capture.torch.provenance.interventions import map_tensors, tensors_in
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.event_log import LiveEvent
+
+_functorch: Any = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
 
 BUDGET: Final = 1 << 30
 """Bytes of outputs that may wait to be looked at."""
@@ -62,7 +65,9 @@ class DeferredChecks:
         """
         operator, args, written = live.row.operator, live.args, live.written
         if by_alias := live.row.phase in (BACKWARD, ACCUMULATION):
-            args = tuple(map_tensors(a, torch.Tensor.detach) for a in args)
+            aliases = _Aliases(live.before)
+            args = tuple(map_tensors(a, aliases.alias) for a in args)
+            live = live._replace(before=aliases.before)
         if by_alias or not operator.mutable:
             written = [t.detach() for t in written]
         if not operator.uninitialised:
@@ -75,9 +80,17 @@ class DeferredChecks:
             self.run_checks()
 
     def run_checks(self) -> None:
-        """Read the sums, wait for them once, and explain what they say."""
+        """Read the sums, wait for them once, and explain what they say; outside of the program's `torch.func`."""
         if not self.events:
             return
+        if _functorch.peek_interpreter_stack() is None:
+            self._run_checks()
+        else:
+            # what is computed inside would be the transform's, as if the program computed it
+            with temporarily_clear_interpreter_stack():
+                self._run_checks()
+
+    def _run_checks(self) -> None:
         events, sums, places, suspects = self.events, self._sums, self._places, self._unsure
         # first of all: what is read below is read by the program's own doors, which settle too
         self.events, self._sums, self._places, self._unsure, self._bytes = [], [], [], set(), 0
@@ -127,6 +140,22 @@ def _sum(tensor: Tensor) -> Tensor:
     if tensor.dtype in FLOAT8:
         tensor = tensor.float()
     return tensor.sum(dtype=torch.float32) if tensor.dtype in HALVES else tensor.sum()
+
+
+class _Aliases:
+    """Aliases of operands, and the copies of what was overwritten, by the identity of the alias."""
+
+    def __init__(self, before: dict[int, Tensor] | None) -> None:
+        self._of_originals = before or {}
+        self.before: dict[int, Tensor] | None = None if before is None else {}
+
+    def alias(self, tensor: Tensor) -> Tensor:
+        """Another tensor of the same memory."""
+        made = tensor.detach()
+        copy = self._of_originals.get(id(tensor))
+        if copy is not None and self.before is not None:
+            self.before[id(made)] = copy
+        return made
 
 
 def _writer(tensor: Tensor) -> int:

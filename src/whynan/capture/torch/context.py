@@ -67,6 +67,7 @@ class TraceContext:
     """The same, once there is a second thread."""
 
     def __post_init__(self) -> None:
+        self.main.engines = self.engines
         self.local.lane = self.main
 
     # -- threads -------------------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ class TraceContext:
         try:
             return self.local.lane
         except AttributeError:
-            lane = self.local.lane = Lane()
+            lane = self.local.lane = Lane(self.engines)
             lane.follow(self.main)
             lane.running = False
             self.engines.append(lane)
@@ -92,7 +93,7 @@ class TraceContext:
         """From here on this thread, one that the program has started, is looked at too."""
         self.lock = self.lock or self.one_at_a_time
         # numbers of autograd nodes are the thread's own
-        self.local.lane = Lane()
+        self.local.lane = Lane(self.engines)
         self.log.steps.enter_thread()
 
     @property

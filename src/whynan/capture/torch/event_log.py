@@ -277,15 +277,6 @@ def _named(value: Any) -> Any:
     return value
 
 
-def forward_number(node: Any) -> int:
-    """The sequence number of the forward operation that a node differentiates.
-
-    An operation in place on a view has two nodes: its own, and after it the ``CopySlices`` that runs it.
-    """
-    number: int = node._sequence_nr()
-    return number - 1 if type(node).__name__ == "CopySlices" else number
-
-
 # -- An event to be explained: its arguments as they were, the labels they carry, which elements are told apart --------
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.autograd.function import BackwardCFunction
 
-from whynan.capture.torch.event_log import Held, forward_number, held_of
+from whynan.capture.torch.event_log import Held, held_of
 from whynan.capture.torch.sites import PHASES
 from whynan.traces import Event
 
@@ -38,7 +38,7 @@ class Events:
         recomputed = False
         if row.phase == 1:
             grad_fn = type(node).__name__
-            known = lane.entry(forward_number(node))
+            known = lane.entry(node)
             if known is not None:
                 # a hook, or a custom function's backward, is no derivative of an operation
                 own = known[1] == row.site and not isinstance(node, BackwardCFunction)
@@ -120,5 +120,5 @@ class Events:
         """The forward event whose gradient this backward event computes."""
         if event.phase != "backward" or event.forward_op is None:
             return None
-        known = live.lane.entry(forward_number(live.node))
+        known = live.lane.entry(live.node)
         return None if known is None else self.context.rows.get(known[3])

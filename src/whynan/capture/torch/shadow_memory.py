@@ -312,7 +312,7 @@ def first_index_in(whole: Tensor, view: Tensor, mask: Tensor) -> tuple[int, ...]
     """
     if whole.element_size() != view.element_size() or not mask.any():
         return None
-    steps = torch.tensor(view.stride(), dtype=torch.int64)
+    steps = torch.tensor(view.stride(), dtype=torch.int64, device="cpu")
     rest: Tensor = mask.nonzero().cpu() @ steps
     rest = rest + (int(view.storage_offset()) - int(whole.storage_offset()))
     index = [torch.zeros_like(rest)] * whole.dim()

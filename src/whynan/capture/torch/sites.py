@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
@@ -152,16 +152,33 @@ NODES_MASK = (1 << 17) - 1
 _sequence_nr = torch.autograd._get_sequence_nr
 
 
+NodeEntry: TypeAlias = "tuple[int, int, Operator, int, int]"
+"""Of a node of the graph: its sequence number, and site, operator, ordinal and module of the operation behind it."""
+
+
+def forward_number(node: Any) -> int:
+    """The sequence number of the forward operation that a node differentiates.
+
+    An operation in place on a view has two nodes: its own, and after it the ``CopySlices`` that runs it.
+    """
+    number: int = node._sequence_nr()
+    return number - 1 if type(node).__name__ == "CopySlices" else number
+
+
 class Lane:
     """What one thread is in the midst of: its autograd nodes' sites, module calls, backward and optimizer step."""
 
-    def __init__(self) -> None:
+    def __init__(self, engines: Sequence[Lane] = ()) -> None:
+        self.engines = engines
+        """The lanes of the engine's own threads, this one too if it is such a one."""
+        self.caller: Lane | None = None
+        """Of a thread of the engine's: the lane of the thread that called it."""
         self.running = True
         """Whether its thread may call the engine still."""
         self.sequence = _sequence_nr()
         # numbers of nodes that a clone has just been given, and its site
         self.fresh: tuple[int, int, int] | None = None
-        self.nodes: dict[int, tuple[int, int, Operator, int, int]] = {}
+        self.nodes: dict[int, NodeEntry] = {}
         self.modules: list[int] = []
         self.module = 0
         self.create_graph = False
@@ -187,15 +204,31 @@ class Lane:
 
     def follow(self, other: Lane) -> None:
         """What a thread of the engine's works for: the backward that another thread has begun."""
-        self.nodes = other.nodes
+        self.caller = other
         self.backward = other.backward
         self.create_graph = other.create_graph
         self.loss_labels = other.loss_labels
 
-    def entry(self, number: int) -> tuple[int, int, Operator, int, int] | None:
-        """What is known of the forward operation of this sequence number: it, site, operator, ordinal, module."""
+    def entry(self, node: Any) -> NodeEntry | None:
+        """What is known of the forward operation that a node differentiates."""
+        number = forward_number(node)
         known = self.nodes.get(number & NODES_MASK)
-        return known if known is not None and known[0] == number else None
+        if known is not None and known[0] != number:
+            known = None
+        return self._one_of_several(known, number, node) if self.engines else known
+
+    def _one_of_several(self, known: NodeEntry | None, number: int, node: Any) -> NodeEntry | None:
+        """The entry of a node that another thread may have made: in its backward the engine makes nodes of its own.
+
+        Each thread numbers its nodes by itself: of those of one number it is the last whose operation has its name.
+        """
+        lanes = {id(lane): lane for lane in (self.caller, *self.engines) if lane is not None and lane is not self}
+        entries = [known, *(lane.nodes.get(number & NODES_MASK) for lane in lanes.values())]
+        found = [entry for entry in entries if entry is not None and entry[0] == number]
+        if len(found) > 1:
+            name = type(node).__name__.rpartition("Backward")[0].lower()
+            found = [entry for entry in found if entry[2].base.replace("_", "") == name] or found
+        return max(found, key=lambda entry: entry[3], default=None)
 
     def saved_itself(self, operator: Operator, site: int, ordinal: int) -> None:
         """An operation in place may save a copy of its operand first: the nodes are its own, not the copy's."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch.accelerator import DeferredChecks
-from whynan.capture.torch.event_log import ACCUMULATE_GRAD, LiveEvent, Row, forward_number, is_leaf
+from whynan.capture.torch.event_log import ACCUMULATE_GRAD, LiveEvent, Row, is_leaf
 from whynan.capture.torch.event_log import MASK as RING_MASK
 from whynan.capture.torch.interposition.wrappers import StopCondition
 from whynan.capture.torch.operators import CHANGED_FORMULAS, formula_note
@@ -199,14 +199,13 @@ class Tracer:
         return places
 
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
-        number = forward_number(node)
-        if number == ACCUMULATE_GRAD:
+        if node._sequence_nr() == ACCUMULATE_GRAD:
             self.bad.record_gradient(node, operator, lane)
             return ACCUMULATION, 0
         name = type(node).__name__
         if name in CHANGED_FORMULAS:
             self.context.notes[formula_note(name)] = None
-        known = lane.entry(number)
+        known = lane.entry(node)
         site = known[1] if known is not None else 0
         # a device thread of the engine has no frame of Python beyond the dispatch
         if not site or is_in_hook(sys._getframe(2)):

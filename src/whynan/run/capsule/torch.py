@@ -81,7 +81,7 @@ def _under(state: State) -> Generator[None]:
     if state.matmul_precision not in _PRECISIONS:
         # PyTorch would print it as it is
         raise ValueError(f"{state.matmul_precision!r} is no precision of products of matrices")
-    flushes = bool(torch.tensor(1e-40, dtype=torch.float32).mul(1) == 0)
+    flushes = bool(torch.tensor(1e-40, dtype=torch.float32, device="cpu").mul(1) == 0)
     with torch.random.fork_rng():  # pyright: ignore[reportUnknownMemberType]
         try:
             torch.set_num_threads(state.threads)

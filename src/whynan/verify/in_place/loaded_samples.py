@@ -101,7 +101,7 @@ class LoaderCalls:
         until, seen, bad, dataset = process_time() + _SECONDS, sha256(), list[int](), loader.dataset
         try:
             with isolated_random_state(self._seed):
-                held = {torch.as_tensor(array).data_ptr() for _, array in parts_of(dataset, "")}
+                held = {torch.as_tensor(array, device="cpu").data_ptr() for _, array in parts_of(dataset, "")}
                 self._memory.update(dict.fromkeys({id(dataset), *held} - {0}, dataset))
                 total = len(dataset)
                 for index in range(total):
@@ -109,7 +109,7 @@ class LoaderCalls:
                         return None
                     batch = loader.collate_fn([dataset[index]])
                     parts = {format_path(way): part for way, part in parts_of(batch, "batch")}
-                    part = torch.as_tensor(parts[self._name or ""]).detach()
+                    part = torch.as_tensor(parts[self._name or ""], device="cpu").detach()
                     seen.update(part.cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
                     if not torch.isfinite(part).all():
                         bad.append(index)

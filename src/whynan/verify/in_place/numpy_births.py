@@ -158,6 +158,6 @@ def as_arrays(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return given
 
     def array(value: Any) -> Any:
-        return torch.tensor(float(value), dtype=torch.float64) if type(value) in (int, float) else value
+        return torch.tensor(float(value), dtype=torch.float64, device="cpu") if type(value) in (int, float) else value
 
     return [{name: array(value) for name, value in one.items()} for one in given]

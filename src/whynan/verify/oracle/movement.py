@@ -68,12 +68,12 @@ class _Places:
 
         self.sources.append(variable)
         start, self._next = self._next, self._next + variable.data.size
-        return torch.arange(start, self._next).reshape(variable.shape)
+        return torch.arange(start, self._next, device="cpu").reshape(variable.shape)
 
     def _read(self, reference: Ref) -> Any:
         import torch
 
-        numbers: Any = torch.tensor(self._call.places(self._call.known(reference)))
+        numbers: Any = torch.tensor(self._call.places(self._call.known(reference)), device="cpu")
         return numbers.bool() if self._call.dtype(reference) == "bool" else numbers
 
 
@@ -120,7 +120,9 @@ def _put(call: Call) -> Variable:
     base, values = call.variable("self"), call.variable("values")
     places = _Places(call)
     arguments = places.arguments()
-    index = torch.arange(base.data.size).reshape(base.shape)[tuple(_or_all(i) for i in arguments["indices"])]
+    index = torch.arange(base.data.size, device="cpu").reshape(base.shape)[
+        tuple(_or_all(i) for i in arguments["indices"])
+    ]
     spread = np.broadcast_to(np.arange(values.data.size).reshape(values.shape), tuple(index.shape))
     return call.tape.accumulate(base, index.numpy(), call.tape.gather([values], spread))
 

@@ -198,7 +198,7 @@ class Entries:
             numbers = numbers[place]
         if not isinstance(numbers, float) or not math.isfinite(numbers):
             return None
-        if bool(torch.isfinite(torch.tensor(numbers, dtype=tensor.dtype))):
+        if bool(torch.isfinite(torch.tensor(numbers, dtype=tensor.dtype, device="cpu"))):
             return None
         return Operand(
             name="data", expression=self.context.sites.first_argument(constant.site), value=numbers, origin="live"

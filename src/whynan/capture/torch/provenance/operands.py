@@ -333,7 +333,7 @@ def from_list(row: Row, held: list[Any], position: tuple[int, ...]) -> tuple[Hel
     total = 0
     for entry in entries:
         count = entry.alias.numel()
-        numbers.append(torch.arange(total, total + count).reshape(entry.shape))
+        numbers.append(torch.arange(total, total + count, device="cpu").reshape(entry.shape))
         total += count
     try:
         with interventions.no_trace():

@@ -137,7 +137,7 @@ class Layout(NamedTuple):
             found = mask.reshape(self.shape[0], -1).any(1).nonzero().flatten().tolist() if self.shape else []
             return [int(row) for row in found]
         places = mask.nonzero().cpu()
-        rest = places @ torch.tensor(tensor.stride(), dtype=torch.int64) + int(tensor.storage_offset())
+        rest = places @ torch.tensor(tensor.stride(), dtype=torch.int64, device="cpu") + int(tensor.storage_offset())
         return self._rows_at(rest * tensor.element_size() - self.start * self.itemsize - shift)
 
     def _rows_at(self, rest: Tensor) -> list[int] | None:

@@ -65,10 +65,10 @@ class _Event(NamedTuple):
         return self.tensor(found) if isinstance(found, Held) else found
 
     def tensor(self, held: Held) -> Tensor | None:
-        """The values of an operand when the event ran."""
-        if self.kept.before is not None and self.kept.held and self.kept.held[0] is held:
-            return self.kept.before
-        return self.value_of(held)
+        """The values of an operand when the event ran, on the host, where the places are followed."""
+        written_over = self.kept.before is not None and self.kept.held and self.kept.held[0] is held
+        value = self.kept.before if written_over else self.value_of(held)
+        return None if value is None else value.cpu()
 
     def writes_masks(self, held: Held) -> bool:
         """Whether an operand came from outside, or was made of numbers that were only moved, chosen or written."""
@@ -190,7 +190,7 @@ def _end(shape: Any, stride: Any, offset: int) -> int:
 def _only(out: tuple[Any, Any, int], index: tuple[int | slice, ...] | None) -> Tensor:
     """Of a storage that a layout shows, the places of an element or row; None of them without an index."""
     shape, stride, offset = out
-    place = torch.zeros(_end(shape, stride, offset), dtype=torch.bool)
+    place = torch.zeros(_end(shape, stride, offset), dtype=torch.bool, device="cpu")
     if index is not None:
         torch.as_strided(place, tuple(shape), tuple(stride), offset)[index] = True
     return place
@@ -279,7 +279,7 @@ def _put(event: _Event, name: str, _held: Held, read: Tensor, _operands: set[int
     indices: list[Any] = [event.tensor(h) for h in event.kept.held[1] if isinstance(h, Held)]
     if len(indices) != len(event.kept.held[1]) or any(i is None for i in indices):
         return None
-    return torch.index_put(read, indices, torch.tensor(False))
+    return torch.index_put(read, indices, torch.tensor(False, device="cpu"))
 
 
 def _without_bad(_event: _Event, _name: str, held: Held, read: Tensor, _operands: set[int]) -> Tensor | None:
@@ -317,7 +317,7 @@ def _masked(event: _Event, name: str, held: Held, read: Tensor, operands: set[in
     mask = event.tensor(factor) if isinstance(factor, Held) else None
     if shape is None:
         return None
-    if mask is None or mask.numel() > _MOST or address(mask) in operands:
+    if mask is None or mask.numel() > _MOST or address(factor.alias) in operands:
         return read.expand(shape)
     zero, one = mask == 0, mask == 1
     written = bool(one.any()) or mask.dtype is torch.bool or event.writes_masks(factor)
