@@ -113,7 +113,12 @@ def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
 
 
 def compiles() -> bool:
-    """Whether anything of the program may have been compiled."""
+    """Whether anything of the program may have been compiled, or fused by TorchScript."""
+    fused: Any = torch._C._last_executed_optimized_graph()  # pyright: ignore[reportAttributeAccessIssue]
+    return fused is not None or _runs_dynamo()
+
+
+def _runs_dynamo() -> bool:
     dynamo = sys.modules.get("torch._dynamo.utils")
     return dynamo is not None and bool(dynamo.counters["frames"].get("total"))
 
@@ -129,8 +134,8 @@ def replay(
 ) -> ReplayOutcome:
     """Run a way, in a region, up to the step that was bad; nothing of it stays.
 
-    `region`: what looks at the operations meanwhile. `eager`: run what was compiled as it is written. `onward`:
-    what looks at the step as it is made, and at further ones; without it the replay ends before it.
+    `region`: what looks at the operations meanwhile. `eager`: run what was compiled or fused as it is written.
+    `onward`: what looks at the step as it is made, and at further ones; without it the replay ends before it.
     """
     endless = obstacle()
     if endless is not None:
@@ -293,7 +298,9 @@ def replay(
 
                 exchanged = entered.enter_context(replayed_collectives(way.began, undo.keep))
             if eager:
-                entered.enter_context(torch.compiler.set_stance("force_eager"))
+                entered.enter_context(torch.jit.optimized_execution(False))
+                if _runs_dynamo():
+                    entered.enter_context(torch.compiler.set_stance("force_eager"))
             elif compiles():
                 # what was compiled writes without operators
                 for tensor in contents.tensors:
