@@ -237,7 +237,7 @@ TRAINING = [
     Program("compiled.py aot_eager"),
     Program("compiled.py inductor"),
     Program("distributed.py 1"),
-    Program("distributed.py 2", seen="elsewhere"),
+    Program("distributed.py 2"),
     Program("-m torch.distributed.run --nproc-per-node 2 distributed.py", seen="elsewhere"),
     Program("hogwild.py"),
     Program("lightning_run.py"),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from whynan.verify.arrays import OtherKindError, Outcome, dtype_name, kind_of, tensors_in, with_tensors
 from whynan.verify.cases import shrink_dimensions
@@ -67,6 +68,51 @@ class TorchProgram:
     def shrink_case(self, case: Case, new: Mapping[str, Any], seed: int) -> Case | None:
         """A large case cut down to where original and repaired differ; None where the function does not take it so."""
         return shrink_dimensions(self, case, new, seed)
+
+
+def on_host(
+    functions: Iterable[Callable[..., Any]], visits: Sequence[Mapping[str, Any]]
+) -> tuple[list[Callable[..., Any]], list[Mapping[str, Any]]]:
+    """Functions and visits of theirs on the host, where the visits are of a device.
+
+    An index that is out of range, or a probability beyond 1, as made inputs may have, ends all work of a process on a
+    CUDA device; on the host it raises. There small inputs are also faster.
+    """
+    functions, visits = list(functions), list(visits)
+    if all(tensor.is_cpu for visit in visits for tensor in tensors_in(visit).values()):
+        return functions, visits
+
+    def hosted(function: Callable[..., Any]) -> Callable[..., Any]:
+        def computed(**arguments: Any) -> Any:
+            with _Host():
+                return function(**arguments)
+
+        return computed
+
+    moved: list[Mapping[str, Any]] = [
+        with_tensors(visit, {name: _copied(tensor) for name, tensor in tensors_in(visit).items()}) for visit in visits
+    ]
+    return [hosted(function) for function in functions], moved
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    return tensor if tensor.is_cpu else tensor.detach().cpu().requires_grad_(tensor.requires_grad)
+
+
+class _Host(TorchDispatchMode):
+    """Runs every operator on the host, of whatever device its operands are or are asked for."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        given, named = tree_map(_hosted, (args, kwargs or {}))
+        return func(*given, **named)
+
+
+def _hosted(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return value if value.is_cpu or value.is_meta else value.cpu()
+    return torch.device("cpu") if isinstance(value, torch.device) and value.type != "meta" else value
 
 
 def in_real_parts(

@@ -95,10 +95,10 @@ def judge(
     though no greater one than is healthy, or than the logarithm of one. What ``widens`` may be of a wider dtype, which
     the verdict says. The same arguments have the same verdict. Raises ``UsageError`` where the repaired does.
     """
-    from whynan.verify.torch_program import TorchProgram, in_real_parts
+    from whynan.verify.torch_program import TorchProgram, in_real_parts, on_host
 
     asked = Question(kind, seed, rounded=rounded, widens=widens)
-    (old, new), visits = in_real_parts((original, repaired), _latest_visits(captured))
+    (old, new), visits = in_real_parts(*on_host((original, repaired), _latest_visits(captured)))
     judgement = Judgement(TorchProgram(old), TorchProgram(new), asked)
     try:
         return judgement.verdict(captured_samples(visits))

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SKIPS: Final = 8
 """So many steps skipped, down to a scale of 1 or less: it is not the scale that makes the gradients bad."""
+_NEAR_ONE: Final = 16.0
+"""From no greater scale a scaler comes to 1 in one step."""
 DISCARDS: Final = 33
 """So many times on end a program discards bad gradients by itself: from 2**32, the greatest scale that such scalers
 begin with, down to 1."""
@@ -122,6 +124,8 @@ class Scaler:
         self._skipping: list[Tensor] = []
         self._falling = ScaleFallCounter()
         self._scale: float | None = None
+        self._looked_at: list[Tensor] | None = None
+        """The gradients in which it saw Inf, while the scale is not known."""
         self._discards = DiscardCounter()
         self._checked: list[Sink] = []
         """What was read of gradients that nothing has used yet."""
@@ -135,13 +139,23 @@ class Scaler:
         """It looked at gradients: what is bad in them it will skip, unless it has skipped them too often."""
         grads = interventions.tensors_in(args[0])
         found_inf, inverse = (*args[1:3], None, None)[:2]
-        if isinstance(inverse, torch.Tensor) and inverse.numel() == 1 and float(inverse):
-            self._scale = 1.0 / float(inverse)
+        divisor = float(inverse) if isinstance(inverse, torch.Tensor) and inverse.numel() == 1 else 0.0
+        # before the step of an optimizer that divides by the scale itself, it only looks
+        looks = divisor == 1.0 and (self._scale is None or self._scale > _NEAR_ONE)
+        if divisor and not looks:
+            self._scale = 1.0 / divisor
         if not isinstance(found_inf, torch.Tensor) or not bool((found_inf != 0).any()):
             return
-        if not self.waits:
+        counts, self.waits = not self.waits, True
+        if looks:
+            self._looked_at = [*(self._looked_at or ()), *grads]
+        else:
+            self._find(grads, counts=counts)
+
+    def _find(self, grads: list[Tensor], *, counts: bool) -> None:
+        """It saw Inf in gradients."""
+        if counts:
             self._falling.skip(self._scale)
-        self.waits = True
         lost = self.given or self._falling.scale_fall()
         if lost is not None:
             self._lost = lost
@@ -207,8 +221,25 @@ class Scaler:
 
     # -- a scaler of torch's -----------------------------------------------------------------------------------------
 
+    def begin_step(self, optimizer: Any) -> None:
+        """An optimizer is called, which may divide by the scale itself."""
+        self.waits = False
+        scale = getattr(optimizer, "grad_scale", None)
+        if isinstance(scale, torch.Tensor) and scale.numel() == 1:
+            self._scale = float(scale)
+        self._settle_look()
+
+    def _settle_look(self) -> None:
+        grads, self._looked_at = self._looked_at, None
+        if grads is not None:
+            self._find(grads, counts=True)
+
     def record_skipped_step(self) -> None:
         """It saw Inf and no step came: that was the attempt, and it was skipped."""
+        if self._looked_at is not None:
+            # it was no look: the scale is 1
+            self._scale = 1.0
+            self._settle_look()
         if self.waits:
             self.waits = False
             self.log.steps.skip(self.context.ordinal - self.context.first)
