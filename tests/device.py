@@ -21,6 +21,7 @@ _KERNELS = torch.library.Library("aten", "IMPL")
 _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 _clone = UntypedStorage.clone
+_ASSERTED: list[str] = []
 
 
 def install() -> None:
@@ -69,8 +70,15 @@ def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
         kwargs = {**kwargs, "pin_memory": False}
     hosts = tree_map(_host, (args, kwargs))
     held = {id(h): d for h, d in zip(tree_leaves(hosts), tree_leaves((args, kwargs)), strict=True) if h is not d}
-    with torch.no_grad():
-        out = operator(*hosts[0], **hosts[1])
+    if _ASSERTED:
+        raise RuntimeError(_ASSERTED[0])
+    try:
+        with torch.no_grad():
+            out = operator(*hosts[0], **hosts[1])
+    except IndexError as error:
+        # as after a device-side assert of CUDA, nothing runs there any more
+        _ASSERTED.append(f"device-side assert: {error}")
+        raise RuntimeError(_ASSERTED[0]) from None
     if asked is not None:
         return out
     views = any(r.alias_info is not None and not r.alias_info.is_write for r in operator._schema.returns)

@@ -233,6 +233,41 @@ def test_a_step_that_a_scaler_skips_is_clean_and_counted(fused: bool) -> None:
     assert report.coverage.skipped_steps == 1
 
 
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_scaler_that_still_looks_for_its_scale_is_no_fault(fused: bool) -> None:
+    """A fused optimizer divides by the scale itself: what the scaler looks with before is 1."""
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight], fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+
+    def work() -> None:
+        for _ in range(12):
+            scaler.scale((weight * 2.0**12).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+
+    report = traced(work)
+    assert report.verdict == "clean"
+    assert report.coverage.skipped_steps == 12
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_scale_that_has_fallen_to_one_is_a_fault(fused: bool) -> None:
+    weight = torch.ones(4, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight], fused=fused)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**9)
+
+    def work() -> None:
+        for _ in range(12):
+            scaler.scale((weight * 0).sqrt().sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+
+    assert traced(work).verdict == "nonfinite"
+
+
 def test_a_step_after_a_skipped_one_is_number_two() -> None:
     weight = torch.ones(4, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
