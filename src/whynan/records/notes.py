@@ -78,6 +78,7 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     # what was looked at in a program
     "other_values_formula": _field_privacy(),
     "other_gradient_formula": _field_privacy(node="node"),
+    "fused_kernel": _field_privacy(),
     "compiled_region": _field_privacy(path="file", line="line"),
     "thread_not_entered": _field_privacy(name="thread"),
     "nested_tensors": _field_privacy(),

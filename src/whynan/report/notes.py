@@ -311,6 +311,10 @@ SENTENCES: Final[dict[str, Sentence]] = {
         f"a compiled region{_line(v)} was looked at only where values enter and leave it; TORCH_COMPILE_DISABLE=1, or "
         "torch.compiler.set_stance('force_eager'), shows what happens inside"
     ),
+    "fused_kernel": (
+        "a kernel that TorchScript has fused ran: what it computes was not seen, and what it gives counts as from "
+        "outside; PYTORCH_JIT=0 shows what happens inside"
+    ),
     "thread_not_entered": lambda v: (
         ("a thread" if v["thread"] is None else f"thread {v['thread']!r}")
         + " was not entered: what it computed was not traced"

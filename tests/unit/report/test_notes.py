@@ -72,6 +72,11 @@ def test_a_missing_sentence_would_be_noticed(monkeypatch: pytest.MonkeyPatch) ->
         (Note.create("whynan_failed"),
          "whynan met an error of its own and stopped looking: what follows it was not seen"),
         (Note.create("compiled_region", file=None, line=None), f"a compiled region {REGION}"),
+        (
+            Note.create("fused_kernel"),
+            "a kernel that TorchScript has fused ran: what it computes was not seen, and what it gives counts as from "
+            "outside; PYTORCH_JIT=0 shows what happens inside",
+        ),
         (Note.create("other_gradient_formula", node="ProdBackward0"),
          "ProdBackward0: PyTorch computes this gradient by another formula while it is watched; it can differ without"),
         (Note.create("operands_let_go", events=1234),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -43,15 +43,29 @@ assert "TensorExpr" in str(torch.jit.last_executed_optimized_graph())
 """
 
 
-def test_a_birth_inside_of_a_fused_kernel(tmp_path: Path) -> None:
+def _report(tmp_path: Path, *options: str) -> dict[str, Any]:
+    (tmp_path / "fused.py").write_text(FUSED)
+    command = [sys.executable, "-m", "whynan", "run", "--json", "report.json", *options, "fused.py"]
+    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=300)
+    return json.loads((tmp_path / "report.json").read_text())
+
+
+def test_the_program_runs_fused(tmp_path: Path) -> None:
     (tmp_path / "fused.py").write_text(FUSED)
     bare = subprocess.run([sys.executable, "fused.py"], cwd=tmp_path, capture_output=True, text=True)
     assert bare.returncode == 0, bare.stderr
-    command = [sys.executable, "-m", "whynan", "run", "--json", "report.json", "fused.py"]
-    subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=300)
-    document = json.loads((tmp_path / "report.json").read_text())
+
+
+def test_a_birth_inside_of_a_fused_kernel(tmp_path: Path) -> None:
+    document = _report(tmp_path)
     (finding,) = document["findings"]
     assert (finding["rule"], finding["op"], finding["step"]) == ("WN201", "aten.log.default", 5)
     assert finding["site"]["code"] == "score(w)"
     assert document["run"]["replay"]["faithful"]
     assert "eagerly" in document["run"]["replay"]["why"]
+    assert "fused_kernel" not in [note["kind"] for note in document["coverage"]["typed_notes"]]
+
+
+def test_a_trace_says_that_it_did_not_see_into_it(tmp_path: Path) -> None:
+    document = _report(tmp_path, "--mode", "trace")
+    assert "fused_kernel" in [note["kind"] for note in document["coverage"]["typed_notes"]]

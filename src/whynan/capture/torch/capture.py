@@ -343,6 +343,8 @@ class Capture:
             notes.append(FAILED)
         if context.rows.evicted and any(b.label_kind == "birth" for b in context.labels.births):
             notes.append(Note.create("operands_let_go", events=context.rows.evicted))
+        if any(b.kind == "entered" for b in context.labels.births) and _runs_fused():
+            notes.append(Note.create("fused_kernel"))
         if context.ranges.omitted:
             notes.append(Note.create("ranges_left_out", tensors=context.ranges.omitted))
         return Coverage(
@@ -352,6 +354,12 @@ class Capture:
             skipped_steps=context.log.skipped_steps,
             typed_notes=tuple(notes),
         )
+
+
+def _runs_fused() -> bool:
+    """Whether what TorchScript last ran in this thread has a fused kernel."""
+    graph: Any = torch._C._last_executed_optimized_graph()  # pyright: ignore[reportAttributeAccessIssue]
+    return graph is not None and any(kind in str(graph) for kind in ("TensorExprGroup", "FusionGroup"))
 
 
 _captures: weakref.WeakSet[Capture] = weakref.WeakSet()
