@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 from typing import TYPE_CHECKING, Final
 
 from whynan.analysis.chains import sink_links
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     Read = Callable[[str], Place | None]
 
 _BORN: Final = ("overflow", "pole", "invalid")
+_FAR_OUT: Final = {"bfloat16": 2.0**32, "float32": 2.0**32, "float64": 2.0**256}
 _MOST_BETWEEN: Final = 2
 """So many operations may lie between a number and what two births make of it."""
 Told = tuple[tuple["Finding", ...], tuple["Finding", ...]]
@@ -70,7 +72,7 @@ class _Causes:
             return any(way(one, other) or way(other, one) for way in ways) or _are_of_one_literal(one, other)
         if _one_edit(one, other) or _stand_on_one_pole(one, other) or _fail_on_one_number(one, other):
             return True
-        if _ranges_left(one) & _ranges_left(other) or _are_of_one_cut(one, other):
+        if _ranges_left(one) & _ranges_left(other) or _are_of_one_cut(one, other) or _have_run_away(one, other):
             return True
         if _is_pole_of(one, other) or _is_pole_of(other, one):
             return True
@@ -214,6 +216,20 @@ def _are_of_one_cut(one: Finding, other: Finding) -> bool:
     return bool(mine) and mine == yours and mine[0].kind == "turned_into" and places[0] == places[1]
 
 
+def _have_run_away(one: Finding, other: Finding) -> bool:
+    """Whether the numbers of one later step have grown out of the range of a wide dtype at two places.
+
+    Only what was far out already leaves it: by the fourth root of the greatest number. Where a first step does so, its
+    numbers were not grown but written.
+    """
+    if one.step is None or one.step != other.step or one.step < 2:
+        return False
+    return one.rule == other.rule == "WN701" and all(
+        finding.birth == "overflow" and _largest_read(finding) > _FAR_OUT.get(finding.element.dtype, math.inf)
+        for finding in (one, other)
+    )
+
+
 def _is_pole_of(inner: Finding, outer: Finding) -> bool:
     """Whether what is Inf where it is divided by 0 is what is too large where it is divided by little more."""
     known = inner.birth == "pole" and outer.birth == "overflow" and inner.phase == outer.phase
@@ -231,6 +247,13 @@ def _place_in_tensor(finding: Finding) -> tuple[object, object]:
 def _largest_operand(finding: Finding) -> float:
     numbers = (operand.value for operand in finding.element.operands)
     return max((abs(number) for number in numbers if isinstance(number, (int, float))), default=0.0)
+
+
+def _largest_read(finding: Finding) -> float:
+    """The greatest magnitude among operands that are tensors, in the rows that were summed up too."""
+    tensors = (o for o in finding.element.operands if o.index is not None or o.min is not None)
+    rows = ((o.value, o.min, o.max) for o in tensors)
+    return max((abs(n) for row in rows for n in row if isinstance(n, (int, float)) and math.isfinite(n)), default=0.0)
 
 
 def _is_derivative_beside(one: Finding, other: Finding) -> bool:

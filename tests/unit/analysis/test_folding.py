@@ -190,7 +190,22 @@ def sum_of_nothing_that_is_divided_by_and_has_no_logarithm() -> tuple[Tensor, Te
     return parts / total, total[:, 0].log().sum()
 
 
+def rate_that_is_too_high() -> None:
+    torch.manual_seed(0)
+    layers = torch.nn.Conv2d(3, 16, 3), torch.nn.BatchNorm2d(16), torch.nn.ReLU()
+    model = torch.nn.Sequential(*layers, torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(16, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e4, momentum=0.9)
+    for _ in range(3):
+        images, classes = torch.randn(16, 3, 12, 12), torch.randint(0, 10, (16,))
+        out = model(images)
+        loss = torch.nn.functional.mse_loss(out, torch.nn.functional.one_hot(classes, 10).float())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 ONE: tuple[Program, ...] = (
+    rate_that_is_too_high,
     sum_of_nothing_that_is_divided_by_and_has_no_logarithm,
     scale_that_is_too_large_and_too_small,
     value_that_was_cut_off_to_one,
@@ -408,7 +423,18 @@ def sums_of_one_statement() -> tuple[Tensor, Tensor]:
     return parts / rows, others.log().sum()
 
 
+def scales_that_are_written_in_a_later_step() -> None:
+    weight, other = torch.tensor([2.0], requires_grad=True), torch.tensor([[3.0]], requires_grad=True)
+    optimizer = torch.optim.SGD([weight, other], lr=0.0)
+    for step in range(2):
+        optimizer.zero_grad()
+        (weight * (3e38 if step else 1.0)).sum().backward()
+        (other.square() * (2e38 if step else 1.0)).sum().backward()
+        optimizer.step()
+
+
 TWO: tuple[Program, ...] = (
+    scales_that_are_written_in_a_later_step,
     sums_of_one_statement,
     cuts_of_two_numbers,
     scales_of_two_exponentials,

@@ -141,7 +141,8 @@ class Scaler:
         found_inf, inverse = (*args[1:3], None, None)[:2]
         divisor = float(inverse) if isinstance(inverse, torch.Tensor) and inverse.numel() == 1 else 0.0
         # before the step of an optimizer that divides by the scale itself, it only looks
-        looks = divisor == 1.0 and (self._scale is None or self._scale > _NEAR_ONE)
+        unknown = self.given is None and (self._scale is None or self._scale > _NEAR_ONE)
+        looks = divisor == 1.0 and unknown
         if divisor and not looks:
             self._scale = 1.0 / divisor
         if not isinstance(found_inf, torch.Tensor) or not bool((found_inf != 0).any()):
