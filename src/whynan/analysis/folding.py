@@ -69,7 +69,8 @@ class _Causes:
             return False
         if not (_is_born(one) and _is_born(other)):
             ways = (_is_of_literal, _is_derivative_of_literal)
-            return any(way(one, other) or way(other, one) for way in ways) or _are_of_one_literal(one, other)
+            alike = _are_of_one_literal(one, other) or _are_of_the_same_samples(one, other)
+            return alike or any(way(one, other) or way(other, one) for way in ways)
         if _one_edit(one, other) or _stand_on_one_pole(one, other) or _fail_on_one_number(one, other):
             return True
         if _ranges_left(one) & _ranges_left(other) or _are_of_one_cut(one, other) or _have_run_away(one, other):
@@ -163,6 +164,14 @@ def _are_of_one_literal(one: Finding, other: Finding) -> bool:
     """Whether one element that came in, or that the program wrote, has arrived at both."""
     mine, yours = ([link for link in finding.chain if link.role == "cause"] for finding in (one, other))
     return one.birth == other.birth and one.rule == other.rule and _end_alike(mine, yours)
+
+
+def _are_of_the_same_samples(one: Finding, other: Finding) -> bool:
+    """Whether what came in bad are parts of the same samples of one batch, as features and target."""
+    mine, yours = one.data, other.data
+    if mine is None or yours is None or not mine.rows or one.birth != other.birth:
+        return False
+    return mine.kind == yours.kind == "batch" and mine == yours.model_copy(update={"name": mine.name})
 
 
 def _stand_on_one_pole(one: Finding, other: Finding) -> bool:

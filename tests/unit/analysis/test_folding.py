@@ -204,7 +204,21 @@ def rate_that_is_too_high() -> None:
         optimizer.step()
 
 
+def _loss_of_samples(features: Tensor, targets: Tensor) -> None:
+    model = torch.nn.Linear(4, 1)
+    samples = torch.utils.data.TensorDataset(features, targets)
+    for x, y in torch.utils.data.DataLoader(samples, batch_size=8):
+        (model(x).squeeze(-1) - y).square().mean().backward()
+
+
+def sample_of_which_both_parts_are_bad() -> None:
+    features, targets = torch.ones(16, 4), torch.ones(16)
+    features[10, 1] = targets[10] = torch.nan
+    _loss_of_samples(features, targets)
+
+
 ONE: tuple[Program, ...] = (
+    sample_of_which_both_parts_are_bad,
     rate_that_is_too_high,
     sum_of_nothing_that_is_divided_by_and_has_no_logarithm,
     scale_that_is_too_large_and_too_small,
@@ -433,7 +447,14 @@ def scales_that_are_written_in_a_later_step() -> None:
         optimizer.step()
 
 
+def samples_of_which_each_has_a_bad_part() -> None:
+    features, targets = torch.ones(16, 4), torch.ones(16)
+    features[10, 1] = targets[11] = torch.nan
+    _loss_of_samples(features, targets)
+
+
 TWO: tuple[Program, ...] = (
+    samples_of_which_each_has_a_bad_part,
     scales_that_are_written_in_a_later_step,
     sums_of_one_statement,
     cuts_of_two_numbers,
