@@ -211,10 +211,12 @@ def _loss_of_samples(features: Tensor, targets: Tensor) -> None:
         (model(x).squeeze(-1) - y).square().mean().backward()
 
 
+FEATURES, TARGETS, OTHERS = torch.ones(16, 4), torch.ones(16), torch.ones(16)
+FEATURES[10, 1] = TARGETS[10] = OTHERS[11] = torch.nan
+
+
 def sample_of_which_both_parts_are_bad() -> None:
-    features, targets = torch.ones(16, 4), torch.ones(16)
-    features[10, 1] = targets[10] = torch.nan
-    _loss_of_samples(features, targets)
+    _loss_of_samples(FEATURES, TARGETS)
 
 
 ONE: tuple[Program, ...] = (
@@ -448,9 +450,7 @@ def scales_that_are_written_in_a_later_step() -> None:
 
 
 def samples_of_which_each_has_a_bad_part() -> None:
-    features, targets = torch.ones(16, 4), torch.ones(16)
-    features[10, 1] = targets[11] = torch.nan
-    _loss_of_samples(features, targets)
+    _loss_of_samples(FEATURES, OTHERS)
 
 
 TWO: tuple[Program, ...] = (
