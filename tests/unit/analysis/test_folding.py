@@ -204,23 +204,7 @@ def rate_that_is_too_high() -> None:
         optimizer.step()
 
 
-def _loss_of_samples(features: Tensor, targets: Tensor) -> None:
-    model = torch.nn.Linear(4, 1)
-    samples = torch.utils.data.TensorDataset(features, targets)
-    for x, y in torch.utils.data.DataLoader(samples, batch_size=8):
-        (model(x).squeeze(-1) - y).square().mean().backward()
-
-
-FEATURES, TARGETS, OTHERS = torch.ones(16, 4), torch.ones(16), torch.ones(16)
-FEATURES[10, 1] = TARGETS[10] = OTHERS[11] = torch.nan
-
-
-def sample_of_which_both_parts_are_bad() -> None:
-    _loss_of_samples(FEATURES, TARGETS)
-
-
 ONE: tuple[Program, ...] = (
-    sample_of_which_both_parts_are_bad,
     rate_that_is_too_high,
     sum_of_nothing_that_is_divided_by_and_has_no_logarithm,
     scale_that_is_too_large_and_too_small,
@@ -449,12 +433,7 @@ def scales_that_are_written_in_a_later_step() -> None:
         optimizer.step()
 
 
-def samples_of_which_each_has_a_bad_part() -> None:
-    _loss_of_samples(FEATURES, OTHERS)
-
-
 TWO: tuple[Program, ...] = (
-    samples_of_which_each_has_a_bad_part,
     scales_that_are_written_in_a_later_step,
     sums_of_one_statement,
     cuts_of_two_numbers,
@@ -515,3 +494,20 @@ def test_a_constant_in_the_loss_is_told_before_its_derivative_and_where_it_is_wr
     assert (finding.birth, finding.phase, finding.also[0].phase) == ("literal", "forward", "backward")
     written = missing_value_that_the_program_marks.__code__.co_firstlineno + 2
     assert f"at line {written}" in str(report)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("row", "told"), [(10, 1), (11, 2)], ids=["of one sample", "of two samples"])
+def test_features_and_targets_that_came_in_bad(row: int, told: int) -> None:
+    features, targets = torch.ones(16, 4), torch.ones(16)
+    features[10, 1] = targets[row] = torch.nan
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    samples = torch.utils.data.TensorDataset(features, targets)
+    with whynan.watch(optimizer, quiet=True) as watched:
+        for x, y in torch.utils.data.DataLoader(samples, batch_size=8):
+            loss = (model(x).squeeze(-1) - y).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert [f.rule for f in watched.report.findings] == ["WN001"] * told
