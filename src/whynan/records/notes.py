@@ -82,6 +82,7 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     "compiled_region": _field_privacy(path="file", line="line"),
     "thread_not_entered": _field_privacy(name="thread"),
     "nested_tensors": _field_privacy(),
+    "no_silent_on_device": _field_privacy(),
     "large_sparse": _field_privacy(count="elements"),
     "discarded_gradients": _field_privacy(count="times"),
     "looked_up_to": _field_privacy(count="step"),

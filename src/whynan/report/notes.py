@@ -320,6 +320,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
         + " was not entered: what it computed was not traced"
     ),
     "nested_tensors": "operations on nested tensors are not looked at: what is born in one is not known",
+    "no_silent_on_device": "finite numbers that are wrong or lost were looked for on the CPU alone, not on the device",
     "large_sparse": "a sparse tensor of more than {elements:,} elements was looked at as a whole",
     "discarded_gradients": "{times:time} the program discarded gradients that were NaN or Inf",
     "looked_up_to": "looked at up to step {step}, as --steps says",

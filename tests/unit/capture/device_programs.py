@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +48,37 @@ def per_sample(at: str) -> Tensor:
     return torch.func.vmap(torch.func.grad(energy))(x.to(at))
 
 
+class _Inner(torch.autograd.Function):
+    """Its backward runs the engine again, in the thread that runs it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx: Any, *slopes: Tensor) -> Tensor:
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            inner = x.detach().requires_grad_()
+            (slope,) = torch.autograd.grad(inner.sin().sum(), inner)
+        return slopes[0] * slope
+
+
+def backward_within_a_backward(at: str) -> None:
+    x = torch.tensor([0.0, 2.0]).to(at).requires_grad_()
+    _Inner.apply(x.sqrt() * 2.0).sum().backward()
+
+
+def penalty_of_products(at: str) -> None:
+    """Nodes of both threads have the same numbers and names."""
+    x = torch.tensor([1.0, 2.0]).to(at).requires_grad_()
+    s = x * torch.tensor([1.0, torch.inf]).to(at)
+    masked = torch.where(s.isfinite(), s, 0.0)
+    (slope,) = torch.autograd.grad((x * x * x * x).sum(), x, create_graph=True)
+    (slope.square().sum() + masked.sum()).backward()
+
+
 def accumulation(at: str) -> None:
     w = nn.Parameter(torch.tensor([1.0]).to(at))
     (w * 3e38).backward()
@@ -78,6 +109,8 @@ PROGRAMS: tuple[Callable[[str], object], ...] = (
     backward,
     gradient_penalty,
     per_sample,
+    backward_within_a_backward,
+    penalty_of_products,
     accumulation,
     optimizer,
     healthy,

@@ -366,7 +366,8 @@ def test_threads_that_have_ended_leave_nothing_behind() -> None:
         (leaf,) = capture.context.log.leaves.values()
         assert len(leaf.lanes) == 1
         assert not any(lane.nodes for lane in leaf.lanes)
-        assert capture.context.engines == []
+        assert capture.context.lanes.engines == []
+        assert capture.context.lanes.program == [capture.context.main]
 
 
 def test_a_thread_that_python_has_not_started_is_not_entered() -> None:

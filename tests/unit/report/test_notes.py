@@ -73,6 +73,10 @@ def test_a_missing_sentence_would_be_noticed(monkeypatch: pytest.MonkeyPatch) ->
          "whynan met an error of its own and stopped looking: what follows it was not seen"),
         (Note.create("compiled_region", file=None, line=None), f"a compiled region {REGION}"),
         (
+            Note.create("no_silent_on_device"),
+            "finite numbers that are wrong or lost were looked for on the CPU alone, not on the device",
+        ),
+        (
             Note.create("fused_kernel"),
             "a kernel that TorchScript has fused ran: what it computes was not seen, and what it gives counts as from "
             "outside; PYTORCH_JIT=0 shows what happens inside",

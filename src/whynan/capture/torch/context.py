@@ -13,7 +13,7 @@ from whynan.capture.torch.names import Names
 from whynan.capture.torch.provenance.labels import Labels
 from whynan.capture.torch.shadow_memory import ATTRIBUTE, Ranges, State, elements, store
 from whynan.capture.torch.sinks.sink_log import SinkLog
-from whynan.capture.torch.sites import Lane, Sites
+from whynan.capture.torch.sites import Lane, Lanes, Sites
 from whynan.faults import is_program_error, report_internal_error
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ class TraceContext:
     any_marked: bool = False
     main: Lane = field(default_factory=Lane)
     local: threading.local = field(default_factory=threading.local)
-    engines: list[Lane] = field(default_factory=lambda: [])
-    """The lanes of the engine's own threads, one for each device."""
+    lanes: Lanes = field(default_factory=Lanes)
     thread: int = field(default_factory=threading.get_ident)
     mode: Any = None
     """The mode that shows the trace the operations of the threads that entered it."""
@@ -67,7 +66,8 @@ class TraceContext:
     """The same, once there is a second thread."""
 
     def __post_init__(self) -> None:
-        self.main.engines = self.engines
+        self.main.lanes = self.lanes
+        self.lanes.program.append(self.main)
         self.local.lane = self.main
 
     # -- threads -------------------------------------------------------------------------------------------------
@@ -83,17 +83,21 @@ class TraceContext:
         try:
             return self.local.lane
         except AttributeError:
-            lane = self.local.lane = Lane(self.engines)
+            lane = self.local.lane = Lane(self.lanes)
             lane.follow(self.main)
             lane.running = False
-            self.engines.append(lane)
+            lane.of_engine = True
+            # it works within a call of the engine, of another thread
+            lane.engine_depth = 1
+            self.lanes.engines.append(lane)
             return lane
 
     def enter_thread(self) -> None:
         """From here on this thread, one that the program has started, is looked at too."""
         self.lock = self.lock or self.one_at_a_time
         # numbers of autograd nodes are the thread's own
-        self.local.lane = Lane(self.engines)
+        lane = self.local.lane = Lane(self.lanes)
+        self.lanes.program.append(lane)
         self.log.steps.enter_thread()
 
     @property

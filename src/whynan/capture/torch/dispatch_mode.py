@@ -93,7 +93,7 @@ def _numbers_wrapped(func: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None
         for place, (argument, value) in enumerate(zip(func._schema.arguments, args, strict=False))
         if type(value) in _RECORDED and isinstance(argument.type, torch.TensorType)
     ]
-    made = (torch.tensor(v, dtype=_RECORDED[type(v)]) if n in places else v for n, v in enumerate(args))
+    made = (torch.tensor(v, dtype=_RECORDED[type(v)], device="cpu") if n in places else v for n, v in enumerate(args))
     return tuple(made) if places else None
 
 

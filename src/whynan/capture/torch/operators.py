@@ -183,6 +183,7 @@ CHANGED_FORMULAS: Final = frozenset(
     "ProdBackward0 ProdBackward1 MaskedFillBackward0 MaskedFillBackward1 LinalgEigBackward0".split()
 )
 """Nodes of the backward whose formula is another while any dispatch mode is on."""
+DEVICE_NOTE: Final = Note.create("no_silent_on_device")
 VALUES_NOTE: Final = Note.create("other_values_formula")
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
-from typing import TYPE_CHECKING, Any, TypeAlias
+import weakref
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import torch
+from torch import Tensor
 
 from whynan.source.definitions import argument_definition, argument_numbers
 from whynan.source.expressions import first_argument, operand_expressions
@@ -14,7 +18,7 @@ from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import resolve
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
     from types import CodeType, FrameType
 
     from whynan.capture.torch.operators import Operator
@@ -165,14 +169,39 @@ def forward_number(node: Any) -> int:
     return number - 1 if type(node).__name__ == "CopySlices" else number
 
 
+_ENTRY: Final = "whynan"
+"""The key of an entry in the metadata of a node."""
+
+
+@dataclass(slots=True)
+class Lanes:
+    """The lanes of a trace: of the program's threads, and of the engine's own, one for each device."""
+
+    program: list[Lane] = field(default_factory=lambda: [])
+    engines: list[Lane] = field(default_factory=lambda: [])
+
+
+def _with_number(lanes: Iterable[Lane], number: int) -> list[NodeEntry]:
+    """The entries of nodes of a number."""
+    known = (lane.nodes.get(number & NODES_MASK) for lane in lanes)
+    return [entry for entry in known if entry is not None and entry[0] == number]
+
+
+def _is_node_of(node: Any, base: str) -> bool:
+    """Whether a node is named after an operation: ``NllLossBackward0`` after ``nll_loss_forward``."""
+    name = type(node).__name__.rpartition("Backward")[0].lower()
+    return base.replace("_", "") in (name, f"{name}forward", f"{name}impl")
+
+
 class Lane:
     """What one thread is in the midst of: its autograd nodes' sites, module calls, backward and optimizer step."""
 
-    def __init__(self, engines: Sequence[Lane] = ()) -> None:
-        self.engines = engines
-        """The lanes of the engine's own threads, this one too if it is such a one."""
-        self.caller: Lane | None = None
-        """Of a thread of the engine's: the lane of the thread that called it."""
+    def __init__(self, lanes: Lanes | None = None) -> None:
+        self.lanes = Lanes() if lanes is None else lanes
+        self.of_engine = False
+        self.labels = False
+        """Whether nodes of this thread are labelled."""
+        self._unlabelled: tuple[weakref.ref[Tensor], NodeEntry] | None = None
         self.running = True
         """Whether its thread may call the engine still."""
         self.sequence = _sequence_nr()
@@ -201,10 +230,11 @@ class Lane:
         """The thread has ended."""
         self.running = False
         self.nodes, self.backward = {}, None
+        if self in self.lanes.program:
+            self.lanes.program.remove(self)
 
     def follow(self, other: Lane) -> None:
         """What a thread of the engine's works for: the backward that another thread has begun."""
-        self.caller = other
         self.backward = other.backward
         self.create_graph = other.create_graph
         self.loss_labels = other.loss_labels
@@ -212,23 +242,47 @@ class Lane:
     def entry(self, node: Any) -> NodeEntry | None:
         """What is known of the forward operation that a node differentiates."""
         number = forward_number(node)
+        if self.lanes.engines:
+            return self._of_any_thread(node, number)
         known = self.nodes.get(number & NODES_MASK)
         if known is not None and known[0] != number:
             known = None
-        return self._one_of_several(known, number, node) if self.engines else known
+        return known
 
-    def _one_of_several(self, known: NodeEntry | None, number: int, node: Any) -> NodeEntry | None:
-        """The entry of a node that another thread may have made: in its backward the engine makes nodes of its own.
+    def _of_any_thread(self, node: Any, number: int) -> NodeEntry | None:
+        """The entry of a node of the program's threads or of the engine's, each of which numbers nodes by itself.
 
-        Each thread numbers its nodes by itself: of those of one number it is the last whose operation has its name.
+        Those that the engine makes in its threads are labelled, but for views; None where it may be one of two.
         """
-        lanes = {id(lane): lane for lane in (self.caller, *self.engines) if lane is not None and lane is not self}
-        entries = [known, *(lane.nodes.get(number & NODES_MASK) for lane in lanes.values())]
-        found = [entry for entry in entries if entry is not None and entry[0] == number]
-        if len(found) > 1:
-            name = type(node).__name__.rpartition("Backward")[0].lower()
-            found = [entry for entry in found if entry[2].base.replace("_", "") == name] or found
-        return max(found, key=lambda entry: entry[3], default=None)
+        for lane in self.lanes.engines:
+            lane.label_node()
+        if any(lane.labels for lane in self.lanes.engines):
+            labelled: NodeEntry | None = node.metadata.get(_ENTRY)
+            if labelled is not None:
+                return labelled
+        program, engine = (_with_number(lanes, number) for lanes in (self.lanes.program, self.lanes.engines))
+        if len(program) == 1 and not engine:
+            return program[0]
+        found = [entry for entry in (*program, *(e for e in engine if e[2].view)) if _is_node_of(node, entry[2].base)]
+        return found[0] if len(found) == 1 else None
+
+    def note_node(self, out: Any, entry: NodeEntry) -> None:
+        """In a thread of the engine's: what an operation gave, which has its node when the operation is over."""
+        self.label_node()
+        first = next((o for o in (out if isinstance(out, (tuple, list)) else (out,)) if isinstance(o, Tensor)), None)
+        self._unlabelled = None if first is None else (weakref.ref(first), entry)
+
+    def label_node(self) -> None:
+        """Label the node of the last operation."""
+        if self._unlabelled is None:
+            return
+        (made, entry), self._unlabelled = self._unlabelled, None
+        tensor = made()
+        with contextlib.suppress(RuntimeError):  # autograd refuses to tell of some views
+            node: Any = None if tensor is None else tensor.grad_fn
+            if node is not None:
+                node.metadata[_ENTRY] = entry
+                self.labels = True
 
     def saved_itself(self, operator: Operator, site: int, ordinal: int) -> None:
         """An operation in place may save a copy of its operand first: the nodes are its own, not the copy's."""

@@ -11,7 +11,7 @@ from whynan.capture.torch.accelerator import DeferredChecks
 from whynan.capture.torch.event_log import ACCUMULATE_GRAD, LiveEvent, Row, is_leaf
 from whynan.capture.torch.event_log import MASK as RING_MASK
 from whynan.capture.torch.interposition.wrappers import StopCondition
-from whynan.capture.torch.operators import CHANGED_FORMULAS, formula_note
+from whynan.capture.torch.operators import CHANGED_FORMULAS, DEVICE_NOTE, formula_note
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.provenance.births import BadEvents
 from whynan.capture.torch.provenance.origins import Origins
@@ -105,6 +105,8 @@ class Tracer:
                 entry = (site, operator, ordinal, lane.module)
                 for number in range(max(lane.sequence, sequence - 64), sequence):
                     nodes[number & NODES_MASK] = (number, *entry)
+                if lane.of_engine:
+                    lane.note_node(out, (sequence - 1, *entry))
                 lane.fresh = (lane.sequence, sequence, site) if operator.base == "clone" else None
                 lane.sequence = sequence
             elif lane.fresh is not None:
@@ -159,6 +161,8 @@ class Tracer:
             if self.recording is not None and place == RING_MASK:
                 self.recording.full()
         if waits:
+            if operator.base in self.detectors.asked:
+                context.notes[DEVICE_NOTE] = None
             row = Row(ordinal, operator, site, phase, kind, lane.module)
             self.deferred.add(LiveEvent(row, args, kwargs, list(written), before, node, lane))
             return

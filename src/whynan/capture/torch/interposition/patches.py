@@ -213,8 +213,9 @@ def _engine_starts(tracer: Tracer, only: ModuleFilter | None, outputs: Any, args
         tracer.bad.sinks.begin_backward(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
         if only is not None:
             only.met(roots)
-    for other in tracer.context.engines:
-        other.follow(lane)
+    for other in tracer.context.lanes.engines:
+        if other is not lane:
+            other.follow(lane)
     return kept
 
 

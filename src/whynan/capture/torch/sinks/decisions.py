@@ -107,7 +107,8 @@ def _comes_from(context: TraceContext, tensor: Tensor) -> str:
     """Where a number comes from: what a gradient can go back through, a forward without one, or a gradient."""
     if tensor.requires_grad:
         return "graph"
-    differentiated = {entry[3] for entry in context.lane().nodes.values()}
+    lanes = (*context.lanes.program, *context.lanes.engines)
+    differentiated = {entry[3] for lane in lanes for entry in lane.nodes.values()}
     waiting, known = [context.rows.writer_of(tensor)], set[int]()
     found = "forward"
     while waiting and len(known) < _MOST_EVENTS:

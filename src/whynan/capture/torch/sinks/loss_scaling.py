@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +14,7 @@ from whynan.records import Note, ScaleFall
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
     from torch import Tensor
 
@@ -27,8 +30,7 @@ if TYPE_CHECKING:
 
 SKIPS: Final = 8
 """So many steps skipped, down to a scale of 1 or less: it is not the scale that makes the gradients bad."""
-_NEAR_ONE: Final = 16.0
-"""From no greater scale a scaler comes to 1 in one step."""
+_SCALERS: Final = inspect.getfile(torch.amp.GradScaler)
 DISCARDS: Final = 33
 """So many times on end a program discards bad gradients by itself: from 2**32, the greatest scale that such scalers
 begin with, down to 1."""
@@ -82,6 +84,17 @@ class ScaleFallCounter:
         return None
 
 
+def _scale_around() -> float | None:
+    """The scale of the scaler of torch's that is at work in this thread; None where there is none."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_filename == _SCALERS:
+            scale = getattr(frame.f_locals.get("self"), "_scale", None)
+            return float(scale) if isinstance(scale, torch.Tensor) and scale.numel() == 1 else None
+        frame = frame.f_back
+    return None
+
+
 @dataclass
 class DiscardCounter:
     """How often a program has discarded bad gradients by itself, as a scaler written by hand does."""
@@ -124,8 +137,6 @@ class Scaler:
         self._skipping: list[Tensor] = []
         self._falling = ScaleFallCounter()
         self._scale: float | None = None
-        self._looked_at: list[Tensor] | None = None
-        """The gradients in which it saw Inf, while the scale is not known."""
         self._discards = DiscardCounter()
         self._checked: list[Sink] = []
         """What was read of gradients that nothing has used yet."""
@@ -140,23 +151,17 @@ class Scaler:
         grads = interventions.tensors_in(args[0])
         found_inf, inverse = (*args[1:3], None, None)[:2]
         divisor = float(inverse) if isinstance(inverse, torch.Tensor) and inverse.numel() == 1 else 0.0
-        # before the step of an optimizer that divides by the scale itself, it only looks
-        unknown = self.given is None and (self._scale is None or self._scale > _NEAR_ONE)
-        looks = divisor == 1.0 and unknown
-        if divisor and not looks:
+        # for an optimizer that divides by the scale itself it only looks, and divides by 1
+        scale = _scale_around() if divisor == 1.0 else None
+        if scale is not None:
+            self._scale = scale
+        elif divisor:
             self._scale = 1.0 / divisor
         if not isinstance(found_inf, torch.Tensor) or not bool((found_inf != 0).any()):
             return
-        counts, self.waits = not self.waits, True
-        if looks:
-            self._looked_at = [*(self._looked_at or ()), *grads]
-        else:
-            self._find(grads, counts=counts)
-
-    def _find(self, grads: list[Tensor], *, counts: bool) -> None:
-        """It saw Inf in gradients."""
-        if counts:
+        if not self.waits:
             self._falling.skip(self._scale)
+        self.waits = True
         lost = self.given or self._falling.scale_fall()
         if lost is not None:
             self._lost = lost
@@ -222,25 +227,8 @@ class Scaler:
 
     # -- a scaler of torch's -----------------------------------------------------------------------------------------
 
-    def begin_step(self, optimizer: Any) -> None:
-        """An optimizer is called, which may divide by the scale itself."""
-        self.waits = False
-        scale = getattr(optimizer, "grad_scale", None)
-        if isinstance(scale, torch.Tensor) and scale.numel() == 1:
-            self._scale = float(scale)
-        self._settle_look()
-
-    def _settle_look(self) -> None:
-        grads, self._looked_at = self._looked_at, None
-        if grads is not None:
-            self._find(grads, counts=True)
-
     def record_skipped_step(self) -> None:
         """It saw Inf and no step came: that was the attempt, and it was skipped."""
-        if self._looked_at is not None:
-            # it was no look: the scale is 1
-            self._scale = 1.0
-            self._settle_look()
         if self.waits:
             self.waits = False
             self.log.steps.skip(self.context.ordinal - self.context.first)

@@ -185,7 +185,7 @@ class Sinks:
 
     def begin_step(self, optimizer: Any, closure: bool) -> None:
         """An optimizer is about to consume gradients; one that a scaler told to skip does not."""
-        self.scaler.begin_step(optimizer)
+        self.scaler.waits = False
         fresh = self.log.steps.begin(optimizer)
         parameters = [p for g in optimizer.param_groups for p in g["params"] if isinstance(p, torch.Tensor)]
         if fresh:
