@@ -136,7 +136,7 @@ ON_CUDA = (
         5,
         device="cuda",
     ),
-    Program("cnn (512 x 3 x 64 x 64), cuda", lambda: _cnn(512, 64, "cuda"), 20, device="cuda"),
+    Program("cnn (256 x 3 x 32 x 32), cuda", lambda: _cnn(256, 32, "cuda"), 20, device="cuda"),
 )
 # They show that everything runs, and carry no target: at such sizes only the call into Python is measured.
 QUICK = (

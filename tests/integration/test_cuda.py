@@ -184,6 +184,7 @@ def _bad(step: int, x: Tensor) -> None:
         x[3] = 0
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("sync", ["step", "deferred"])
 def test_a_bad_step_on_the_device(sync: Any) -> None:
     torch.manual_seed(0)
