@@ -22,6 +22,8 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 _clone = UntypedStorage.clone
 _ASSERTED: list[str] = []
+# a device takes indices of the host
+_OF_BOTH = frozenset(f"aten::{name}" for name in "copy_ _to_copy index index_put_ index_put _index_put_impl_".split())
 
 
 def install() -> None:
@@ -62,6 +64,9 @@ def _run(operator: Any, *args: Any, **kwargs: Any) -> Any:
     if base == "aten::_copy_from":
         _host(args[1]).copy_(_host(args[0]))
         return args[1]
+    tensors = [each for each in tree_leaves((args, kwargs)) if isinstance(each, Tensor)]
+    if base not in _OF_BOTH and any(each.is_cpu and each.dim() for each in tensors):
+        raise RuntimeError(f"Expected all tensors to be on the same device, but found {NAME}:0 and cpu in {base}")
     asked = kwargs.get("device")
     if asked is not None and torch.device(asked).type == NAME:
         kwargs = {**kwargs, "device": torch.device("cpu")}

@@ -39,6 +39,10 @@ class Arrays(Protocol):
         """A plane: the labels `chosen` where a mask is true, and `other` elsewhere."""
         ...
 
+    def beside(self, array: Array, like: Array, /) -> Array:
+        """The same array on the device of another one."""
+        ...
+
     def broadcast_plane(self, array: Array, shape: Shape, /) -> Array | None:
         """A mask or plane under broadcasting; None where it does not fit."""
         ...

@@ -6,7 +6,7 @@ move the label planes; every other operator is asked by intervention, its bad op
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from whynan.capture.provenance.dependence import Refused
@@ -14,7 +14,7 @@ from whynan.capture.provenance.dependence import Refused
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from whynan.capture.provenance.arrays import Carrier, Event, Key
+    from whynan.capture.provenance.arrays import Arrays, Carrier, Event, Key
     from whynan.capture.provenance.label_sets import Array
 
 MAX_SEPARATE: Final = 8
@@ -82,11 +82,18 @@ def _with_scalar(event: Event, carried: Array, rest: Array, output: Array) -> tu
 # -- element by element, and by movement -------------------------------------------------------------------------------
 
 
+def _beside(carrier: Carrier, output: Array, arrays: Arrays) -> Carrier:
+    """A carrier on the device of what it is copied to."""
+    planes = {kind: getattr(carrier, kind) for kind in KINDS}
+    moved = {kind: arrays.beside(plane, output) for kind, plane in planes.items() if plane is not None}
+    return replace(carrier, tensor=arrays.beside(carrier.tensor, output), **moved)
+
+
 def _pointwise(event: Event, key: Key, output: Array, bad: Array) -> Verdict | None:
     arrays, operands = event.arrays, event.pointwise_operands(key)
     if operands is None:
         return None
-    carriers = {k: event.carriers[k] for k in operands if k in event.carriers}
+    carriers = {k: _beside(event.carriers[k], output, arrays) for k in operands if k in event.carriers}
     merged: dict[str, Array | None] = dict.fromkeys(KINDS)
     literal_nan = arrays.empty_mask(output)
     decided = _nan_alone(event, carriers, key, output)

@@ -30,6 +30,11 @@ def label_plane(mask: Mask, chosen: Plane | int, other: Plane | int = 0) -> Plan
     return np.where(mask, chosen, other).astype(np.int32, copy=False)
 
 
+def beside(array: Any, _like: Any) -> Any:
+    """The array: all are on the host."""
+    return array
+
+
 def broadcast_plane(array: Any, shape: tuple[int, ...]) -> Any:
     """A mask or plane under broadcasting; None where it does not fit."""
     try:

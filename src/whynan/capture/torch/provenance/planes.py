@@ -29,6 +29,11 @@ def label_plane(mask: Tensor, chosen: Tensor | int, other: Tensor | int = 0) -> 
     return torch.where(mask, chosen, other).to(PLANE_DTYPE)
 
 
+def beside(array: Tensor, like: Tensor) -> Tensor:
+    """The same tensor on the device of another one."""
+    return array.to(like.device)
+
+
 def broadcast_plane(array: Tensor, shape: tuple[int, ...]) -> Tensor | None:
     """A mask or plane under broadcasting; None where it does not fit."""
     try:
