@@ -76,6 +76,8 @@ UNREACHED = frozenset(
         *("Scaler._tell", "ScaleFallCounter.forget", "Capture.set_scale_fall", "Capture.set_start_place"),
         # of a trace that ends in a watch
         "_join",
+        # in the engine's threads of a device
+        *("_is_node_of", "_with_number", "Lane.label_node", "Lane.note_node", "Lane._of_any_thread"),
         # of several processes
         *(
             "CollectiveLog._begin",
