@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import whynan
+from tests.quality.test_watch_identity import bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -109,14 +110,6 @@ def _deterministic() -> Iterator[None]:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = before
 
 
-def _bits(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return str(value.dtype), tuple(value.shape), bytes(value.detach().cpu().reshape(-1).view(torch.uint8).numpy())
-    if isinstance(value, dict):
-        return [(repr(k), _bits(v)) for k, v in value.items()]
-    return [_bits(each) for each in value] if isinstance(value, (list, tuple)) else repr(value)
-
-
 def _run(training: Training, look: Callable[[Any], AbstractContextManager[Any]]) -> tuple[Any, Any]:
     """What a training comes to, bit for bit, with the numbers that are drawn after it; and what the look returned."""
     torch.manual_seed(0)
@@ -148,7 +141,7 @@ def _run(training: Training, look: Callable[[Any], AbstractContextManager[Any]])
                 loss = step()
             losses.append(loss.detach().clone())
     state = [model.state_dict(), optimizer.state_dict(), scaler.state_dict(), losses]
-    return _bits([*state, torch.randn(4, device="cuda"), torch.randn(4)]), looking
+    return bits([*state, torch.randn(4, device="cuda"), torch.randn(4)]), looking
 
 
 def _capture(step: Callable[[], Tensor]) -> tuple[torch.cuda.CUDAGraph, Tensor]:

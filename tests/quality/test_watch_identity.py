@@ -126,7 +126,7 @@ def bits(value: Any) -> Any:
         return (
             str(value.dtype),
             tuple(value.shape),
-            bytes(value.detach().contiguous().reshape(-1).view(torch.uint8).numpy()),
+            bytes(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()),
         )
     if isinstance(value, dict):
         return [(bits(k), bits(v)) for k, v in value.items()]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _BORN: Final = ("overflow", "pole", "invalid")
 _FAR_OUT: Final = {"bfloat16": 2.0**32, "float32": 2.0**32, "float64": 2.0**256}
+"""The fourth root of the greatest number of each wide dtype."""
 _MOST_BETWEEN: Final = 2
 """So many operations may lie between a number and what two births make of it."""
 Told = tuple[tuple["Finding", ...], tuple["Finding", ...]]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from whynan.capture.ranks import CollectiveRefused, is_one_of_several
+from whynan.capture.torch.interposition.compiled import last_script_graph
 from whynan.capture.torch.interposition.wrappers import StepHooks, install_door
 from whynan.capture.torch.sinks.gradients import (
     Fault,
@@ -114,8 +115,7 @@ def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
 
 def compiles() -> bool:
     """Whether anything of the program may have been compiled, or fused by TorchScript."""
-    fused: Any = torch._C._last_executed_optimized_graph()  # pyright: ignore[reportAttributeAccessIssue]
-    return fused is not None or _runs_dynamo()
+    return last_script_graph() is not None or _runs_dynamo()
 
 
 def _runs_dynamo() -> bool:

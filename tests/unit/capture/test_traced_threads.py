@@ -16,6 +16,8 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 
 import whynan
 from tests.unit.capture.seen import code, only, sinks, watched
+from whynan.capture.torch.operators import operator_of
+from whynan.capture.torch.sites import Lane, Lanes
 
 PATIENCE = 60
 
@@ -444,3 +446,16 @@ def test_a_thread_of_the_engines_follows_the_backward_that_is_under_way() -> Non
 
 def _same_as_main(capture: Any) -> bool:
     return capture.context.lane().backward is capture.context.main.backward is not None
+
+
+def test_the_label_of_a_node_is_of_one_trace() -> None:
+    """A graph that one trace has seen may be differentiated in another, whose numbers of sites are others."""
+    operator = operator_of(torch.ops.aten.mul.Tensor)
+    made, elsewhere = (torch.ones(2, requires_grad=True) * factor for factor in (2, 3))
+    one, other = Lane(Lanes()), Lane(Lanes())
+    for lane in (one, other):
+        lane.lanes.engines.append(lane)
+    one.note_node(made, (5, 6, operator, 7, 8))
+    other.note_node(elsewhere, (1, 2, operator, 3, 4))
+    assert one.entry(made.grad_fn) == (5, 6, operator, 7, 8)
+    assert other.entry(made.grad_fn) is None

@@ -84,9 +84,12 @@ def _with_scalar(event: Event, carried: Array, rest: Array, output: Array) -> tu
 
 def _beside(carrier: Carrier, output: Array, arrays: Arrays) -> Carrier:
     """A carrier on the device of what it is copied to."""
+    tensor = arrays.beside(carrier.tensor, output)
+    if tensor is carrier.tensor:
+        return carrier
     planes = {kind: getattr(carrier, kind) for kind in KINDS}
     moved = {kind: arrays.beside(plane, output) for kind, plane in planes.items() if plane is not None}
-    return replace(carrier, tensor=arrays.beside(carrier.tensor, output), **moved)
+    return replace(carrier, tensor=tensor, **moved)
 
 
 def _pointwise(event: Event, key: Key, output: Array, bad: Array) -> Verdict | None:

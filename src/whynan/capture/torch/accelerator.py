@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
+from torch import Tensor
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 
 from whynan.capture.torch.event_log import WRITER
@@ -19,8 +20,6 @@ from whynan.capture.torch.sites import ACCUMULATION, BACKWARD
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from torch import Tensor
 
     from whynan.capture.torch.event_log import LiveEvent
 
@@ -65,9 +64,16 @@ class DeferredChecks:
         """
         operator, args, written = live.row.operator, live.args, live.written
         if by_alias := live.row.phase in (BACKWARD, ACCUMULATION):
-            aliases = _Aliases(live.before)
-            args = tuple(map_tensors(a, aliases.alias) for a in args)
-            live = live._replace(before=aliases.before)
+            copies, before = live.before or {}, dict[int, Tensor]()
+
+            def alias(tensor: Tensor) -> Tensor:
+                made = tensor.detach()
+                if id(tensor) in copies:
+                    before[id(made)] = copies[id(tensor)]
+                return made
+
+            args = tuple(map_tensors(a, alias) for a in args)
+            live = live._replace(before=before)
         if by_alias or not operator.mutable:
             written = [t.detach() for t in written]
         if not operator.uninitialised:
@@ -140,22 +146,6 @@ def _sum(tensor: Tensor) -> Tensor:
     if tensor.dtype in FLOAT8:
         tensor = tensor.float()
     return tensor.sum(dtype=torch.float32) if tensor.dtype in HALVES else tensor.sum()
-
-
-class _Aliases:
-    """Aliases of operands, and the copies of what was overwritten, by the identity of the alias."""
-
-    def __init__(self, before: dict[int, Tensor] | None) -> None:
-        self._of_originals = before or {}
-        self.before: dict[int, Tensor] | None = None if before is None else {}
-
-    def alias(self, tensor: Tensor) -> Tensor:
-        """Another tensor of the same memory."""
-        made = tensor.detach()
-        copy = self._of_originals.get(id(tensor))
-        if copy is not None and self.before is not None:
-            self.before[id(made)] = copy
-        return made
 
 
 def _writer(tensor: Tensor) -> int:

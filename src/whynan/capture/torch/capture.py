@@ -14,6 +14,7 @@ import torch
 from whynan.capture.torch.context import TraceContext
 from whynan.capture.torch.dispatch_mode import TraceMode, enter_below, leave
 from whynan.capture.torch.event_log import Rows
+from whynan.capture.torch.interposition.compiled import last_script_graph
 from whynan.capture.torch.interposition.partial_tracing import Attempts, ModuleFilter
 from whynan.capture.torch.interposition.patches import Patches
 from whynan.capture.torch.interposition.wrappers import StepHooks, call_untraced
@@ -358,8 +359,7 @@ class Capture:
 
 def _runs_fused() -> bool:
     """Whether what TorchScript last ran in this thread has a fused kernel."""
-    graph: Any = torch._C._last_executed_optimized_graph()  # pyright: ignore[reportAttributeAccessIssue]
-    return graph is not None and any(kind in str(graph) for kind in ("TensorExprGroup", "FusionGroup"))
+    return any(kind in str(last_script_graph()) for kind in ("TensorExprGroup", "FusionGroup"))
 
 
 _captures: weakref.WeakSet[Capture] = weakref.WeakSet()

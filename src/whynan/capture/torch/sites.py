@@ -7,7 +7,7 @@ import inspect
 import sys
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -169,16 +169,14 @@ def forward_number(node: Any) -> int:
     return number - 1 if type(node).__name__ == "CopySlices" else number
 
 
-_ENTRY: Final = "whynan"
-"""The key of an entry in the metadata of a node."""
-
-
 @dataclass(slots=True)
 class Lanes:
     """The lanes of a trace: of the program's threads, and of the engine's own, one for each device."""
 
     program: list[Lane] = field(default_factory=lambda: [])
     engines: list[Lane] = field(default_factory=lambda: [])
+    key: object = field(default_factory=object)
+    """Under which the entries of this trace, and of no other, stand in the metadata of nodes."""
 
 
 def _with_number(lanes: Iterable[Lane], number: int) -> list[NodeEntry]:
@@ -245,9 +243,7 @@ class Lane:
         if self.lanes.engines:
             return self._of_any_thread(node, number)
         known = self.nodes.get(number & NODES_MASK)
-        if known is not None and known[0] != number:
-            known = None
-        return known
+        return known if known is not None and known[0] == number else None
 
     def _of_any_thread(self, node: Any, number: int) -> NodeEntry | None:
         """The entry of a node of the program's threads or of the engine's, each of which numbers nodes by itself.
@@ -257,7 +253,7 @@ class Lane:
         for lane in self.lanes.engines:
             lane.label_node()
         if any(lane.labels for lane in self.lanes.engines):
-            labelled: NodeEntry | None = node.metadata.get(_ENTRY)
+            labelled: NodeEntry | None = node.metadata.get(self.lanes.key)
             if labelled is not None:
                 return labelled
         program, engine = (_with_number(lanes, number) for lanes in (self.lanes.program, self.lanes.engines))
@@ -281,7 +277,7 @@ class Lane:
         with contextlib.suppress(RuntimeError):  # autograd refuses to tell of some views
             node: Any = None if tensor is None else tensor.grad_fn
             if node is not None:
-                node.metadata[_ENTRY] = entry
+                node.metadata[self.lanes.key] = entry
                 self.labels = True
 
     def saved_itself(self, operator: Operator, site: int, ordinal: int) -> None:

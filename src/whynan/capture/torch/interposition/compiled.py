@@ -38,6 +38,11 @@ _OPERATOR.name = "inductor.compiled_region"
 _OPERATOR.base = "compiled_region"
 
 
+def last_script_graph() -> Any:
+    """The graph that TorchScript has last run in this thread, as it was optimised; None where it has run none."""
+    return torch._C._last_executed_optimized_graph()  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def keep_from_dynamo() -> None:
     """Tell dynamo, if it is loaded, that our frames are none of the program's.
 
