@@ -8,6 +8,7 @@ number are those of the bare run, one warning is given, and everything put in pl
 from __future__ import annotations
 
 import functools
+import gc
 import random
 import tempfile
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from tests.quality.unharmed_programs import BY_NAME, PROGRAMS, Program
 from whynan import faults
 from whynan.capture.provenance import arrays, damage
 from whynan.capture.torch import dispatch_mode
+from whynan.capture.torch.interposition.wrappers import call_fenced
 
 if TYPE_CHECKING:
     from tests.quality.conftest import Tally
@@ -276,3 +278,20 @@ def test_a_patch_that_stays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert standing() == before
         patch.setattr(torch, "save", lambda *a, **k: None)
         assert standing() != before
+
+
+def test_what_the_garbage_collector_calls_is_no_call_of_a_door() -> None:
+    collected: list[str] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        collected.append(phase)
+
+    calls = Calls()
+    gc.callbacks.append(note)
+    try:
+        with calls.watching():
+            call_fenced(lambda: True, gc.collect)
+    finally:
+        gc.callbacks.remove(note)
+    assert collected == ["start", "stop"]
+    assert {place.calls for place in calls.seen} == {"collect"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import pkgutil
 import sys
@@ -127,6 +128,11 @@ def _of_the_user(door: FrameType, callee: CodeType | str) -> bool:
     return callee in (getattr(original, "__code__", None), getattr(type(original).__call__, "__code__", None))
 
 
+def _is_of_the_collector(callee: CodeType) -> bool:
+    """Whether Python's garbage collector calls it, at any place: what it raises there nobody meets."""
+    return any(getattr(callback, "__code__", None) is callee for callback in gc.callbacks)
+
+
 @dataclass
 class Calls:
     """How often each place is come by in a program; at one of these times it may fail.
@@ -152,7 +158,7 @@ class Calls:
             place, door = self._place(frame.f_code)
             if place is not None and not door:
                 self._met(place)
-            elif place is None and frame.f_back is not None:
+            elif place is None and frame.f_back is not None and not _is_of_the_collector(frame.f_code):
                 self._from(frame.f_back, frame.f_code)
         elif event == "c_call":
             if self._place(frame.f_code)[1] and _of_the_user(frame, argument.__name__):
