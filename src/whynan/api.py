@@ -18,7 +18,8 @@ from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.options import check_sync
 from whynan.run.output.capsules import check_place, keeper_for, pack_finding, without_private
 from whynan.run.pipeline import fold_report
-from whynan.run.proof.proving import NoRerun, ProofOptions, prove_fixes, with_surroundings
+from whynan.run.proof.proving import ProofOptions, prove_fixes, with_surroundings
+from whynan.run.proof.reruns import NoRerun
 from whynan.run.region import Region, allow_block, exception_text
 from whynan.run.watch.metrics import sinks_of
 from whynan.run.watch.training import Watch

@@ -49,10 +49,11 @@ import signal
 
 import whynan.run.output.delivery as delivery
 import whynan.run.proof.proving as proving
+import whynan.run.proof.trials as trials
 import whynan.run.region as region
 import whynan.run.watch.replays as replays
 
-prove, judge = proving.prove_fixes, proving.judge_candidate
+prove, judge = proving.prove_fixes, trials.judge_candidate
 
 
 def begins(*given, **named):
@@ -74,8 +75,8 @@ CHANGE
 """
 """What Python loads before whynan's command."""
 WAITS = "delivery.Display.explained = lambda *_: None"
-INTERRUPTED = "proving.judge_candidate = interrupted"
-FAILS = "proving.judge_candidate = fails; os.environ.pop('WHYNAN_RAISE_INTERNAL', None)"
+INTERRUPTED = "trials.judge_candidate = interrupted"
+FAILS = "trials.judge_candidate = fails; os.environ.pop('WHYNAN_RAISE_INTERNAL', None)"
 VERDICT = re.compile("  fix      (verified|guarded|distorting): ")
 BEGINS = "<a proof begins>"
 _CODES = re.compile(r"\x1b\[[0-9;]*m")

@@ -26,7 +26,7 @@ from whynan.run.output import capsules, run_trace
 from whynan.run.output.delivery import Delivery, deliver, progress_message
 from whynan.run.output.files import is_replaceable
 from whynan.run.pipeline import merge_reports, with_note
-from whynan.run.proof.proving import RUN_ONCE, NoRerun
+from whynan.run.proof.reruns import RUN_ONCE, NoRerun
 from whynan.run.region import Region, exception_text
 from whynan.run.stop import Terminating, debugger, hide, stepping_optimizer, stop_exception, user_frame
 from whynan.traces.format import FAILED

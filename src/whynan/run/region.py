@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch import Capture
     from whynan.config import Options
     from whynan.records import Report
-    from whynan.run.proof.proving import Rerunner
+    from whynan.run.proof.reruns import Rerunner
     from whynan.run.suppressions import Baseline
     from whynan.traces import Trace
 

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import site
+import sys
 import sysconfig
 from enum import IntEnum
 from functools import cache, lru_cache
@@ -102,15 +103,39 @@ def _owner_of_path(filename: str) -> Owner:
         return Owner.STDLIB
     if not path.endswith(".py") and path.startswith(_scripts()):
         return Owner.LIBRARY  # `pytest`, `torchrun`, as pip writes them
+    return _owner_in_target(path)
+
+
+def _owner_in_target(path: str) -> Owner:
+    """Whose a file is that ``pip install --target`` may have put into any folder of ``sys.path``."""
+    for entry in sys.path:
+        folder = _folder(entry)
+        if entry and path.startswith(folder) and (installed := _installed_names(folder)):
+            name = path[len(folder) :].partition(os.sep)[0]
+            if name in installed:
+                return Owner.TORCH if name in _TORCH_PACKAGES else Owner.LIBRARY
     return Owner.USER
+
+
+@cache
+def _installed_names(folder: str) -> frozenset[str]:
+    """The packages and modules in a folder that the records of its distributions name; none of a plain folder."""
+    import importlib.metadata
+
+    found: set[str] = set()
+    for distribution in importlib.metadata.distributions(path=[folder]):
+        record = distribution.read_text("RECORD") or ""
+        # what is installed for editing has left nothing but its metadata
+        found.update(re.split("[/,]", line, maxsplit=1)[0] for line in record.splitlines())
+    return frozenset(name for name in found if name.partition(".")[2] in ("", "py"))
 
 
 @lru_cache(maxsize=4096)
 def owner_of(filename: str) -> Owner:
     """Whose the code of a file is, by the ``co_filename`` of its code.
 
-    The user's is whatever is neither installed (``site-packages``, ``dist-packages``) nor part of Python: scripts,
-    packages installed for editing, notebook cells, code without a file.
+    The user's is whatever is neither installed (``site-packages``, ``dist-packages``, a folder that pip was given as
+    ``--target``) nor part of Python: scripts, packages installed for editing, notebook cells, code without a file.
     """
     if filename.startswith("<"):
         return next((owner for start, owner in _GENERATED if filename.startswith(start)), Owner.USER)

@@ -23,7 +23,9 @@ from whynan.report.notes import sentence
 from whynan.run.fix import user_fix as trial
 from whynan.run.proof import local_proof
 from whynan.run.proof.local_proof import judge_edit
-from whynan.run.proof.proving import NoRerun, RankedCandidate, prove_fixes
+from whynan.run.proof.proving import prove_fixes
+from whynan.run.proof.reruns import NoRerun
+from whynan.run.proof.trials import RankedCandidate
 from whynan.verify.in_place import visits as visiting_module
 from whynan.verify.in_place.visits import Visit, Visits, record_visits
 

@@ -19,7 +19,8 @@ from whynan.replay.snapshot import restore_rng_document, rng_document
 from whynan.report.json import to_json
 from whynan.run.options import check
 from whynan.run.proof import whole_program
-from whynan.run.proof.proving import RERUN, NoRerun, RunOnce, prove_fixes
+from whynan.run.proof.proving import prove_fixes
+from whynan.run.proof.reruns import RERUN, NoRerun, RunOnce
 from whynan.run.proof.whole_program import PROVED, STEP, WHY, WholeProgramProof, key_of, likeness_of
 from whynan.run.script import Beginning, Program
 

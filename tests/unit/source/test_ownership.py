@@ -115,3 +115,22 @@ def test_links_do_not_hide_an_owner(tmp_path: Path) -> None:
     for name in ("real", "link"):
         program = f"from whynan.source import owner_of; print(owner_of({str(tmp_path / name / 'torch/a.py')!r}).name)"
         assert asked(program, tmp_path / "link") == ["TORCH"]
+
+
+def test_what_pip_has_put_into_a_target_folder_is_a_librarys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    target, plain = tmp_path / "deps", tmp_path / "src"
+    records = {
+        target
+        / "thing-1.0.dist-info": "thing/__init__.py,sha256=a,1\nsolo.py,,\n../bin/thing,,\n",
+        target / "torch-9.dist-info": "torch/__init__.py,,\n",
+        plain / "mine.egg-info": "",
+    }
+    for folder, record in records.items():
+        folder.mkdir(parents=True)
+        (folder / "RECORD").write_text(record)
+    monkeypatch.setattr(sys, "path", [*sys.path, str(target), str(plain)])
+    assert owner_of(str(target / "thing" / "deep" / "loss.py")) is Owner.LIBRARY
+    assert owner_of(str(target / "solo.py")) is Owner.LIBRARY
+    assert owner_of(str(target / "torch" / "nn.py")) is Owner.TORCH
+    assert owner_of(str(target / "train.py")) is Owner.USER
+    assert owner_of(str(plain / "mine" / "train.py")) is Owner.USER

@@ -18,7 +18,7 @@ from whynan.run.controller import MEMORY
 from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.output import capsules
 from whynan.run.output.files import write_text
-from whynan.run.proof.proving import NoRerun
+from whynan.run.proof.reruns import NoRerun
 from whynan.run.proof.whole_program import CAPSULE, STEP, WHY
 from whynan.run.region import Region, exception_text
 from whynan.run.script import Beginning, Program

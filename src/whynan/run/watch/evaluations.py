@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Protocol
 from whynan.capture.ranks import TOGETHER, acts_blindly
 from whynan.records import Coverage, ExitStatus, Note, Replay, Report, Run
 from whynan.run.explained_call import CallRerunner
-from whynan.run.proof.proving import NoRerun, is_interrupted
+from whynan.run.proof.proving import is_interrupted
+from whynan.run.proof.reruns import NoRerun
 from whynan.run.region import refuses_another
 
 if TYPE_CHECKING:

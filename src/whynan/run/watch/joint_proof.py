@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from whynan.capture.ranks import TOGETHER
 from whynan.records import Finding, Fix, FixVerdict
-from whynan.run.proof.proving import EditedRun, ProofOptions, Rerunner, prove_fixes
+from whynan.run.proof.proving import ProofOptions, prove_fixes
+from whynan.run.proof.reruns import EditedRun, Rerunner
 from whynan.source.positions import file_of_site
 from whynan.source.text import file_text
 

@@ -22,17 +22,8 @@ from whynan.records import Note, Replay
 from whynan.replay.open_files import own_modules
 from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.proof.outcomes import birth_of
-from whynan.run.proof.proving import (
-    INTERRUPTED,
-    RERUN,
-    RUN_ONCE,
-    EditedRun,
-    NoRerun,
-    ProofOptions,
-    RunOnce,
-    prove_fixes,
-    with_surroundings,
-)
+from whynan.run.proof.proving import ProofOptions, prove_fixes, with_surroundings
+from whynan.run.proof.reruns import INTERRUPTED, RERUN, RUN_ONCE, EditedRun, NoRerun, RunOnce
 from whynan.run.region import Region, refuses_another
 from whynan.run.watch.joint_proof import JointProof, Step
 from whynan.verify.in_place.edited_tail import edit_tail, lines_after

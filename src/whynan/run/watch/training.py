@@ -14,7 +14,8 @@ from whynan.records import Coverage, ExitStatus, Note, Report, Run
 from whynan.rules.catalogue import readings
 from whynan.run.output.delivery import Display
 from whynan.run.pipeline import build_report, fold_report, merge_reports
-from whynan.run.proof.proving import INTERRUPTED, NoRerun, is_interrupted, prove_fixes
+from whynan.run.proof.proving import is_interrupted, prove_fixes
+from whynan.run.proof.reruns import INTERRUPTED, NoRerun
 from whynan.run.region import STEPPED_ASIDE, refuses_another, scope_of
 from whynan.run.versions import versions
 from whynan.run.watch.evaluations import EvaluationWatch

@@ -1,0 +1,377 @@
+"""Candidates for one place of the program: judged on what was recorded there, and the best tried in the program."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, Literal
+
+from whynan.analysis import cause_groups
+from whynan.errors import WhynanError
+from whynan.faults import report_internal_error
+from whynan.records import APPLICABLE, STATUSES, FixVerdict, Note
+from whynan.records.report import Further
+from whynan.report.notes import sentence
+from whynan.rules import intents as intents_
+from whynan.rules.catalogue import rules
+from whynan.run.pipeline import source_reader
+from whynan.run.proof.local_proof import alike, judge_candidate, saturating
+from whynan.run.proof.outcomes import EditOutcome, birth_of, is_in_edit, outcome_of, so_far
+from whynan.run.proof.reruns import INTERRUPTED, EditedRun, NoRerun, RunOnce
+from whynan.traces.format import FAILED
+from whynan.verify.in_place.swap import SwappedTexts, is_same_file
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from whynan.fixes.candidates import Candidate, Formula
+    from whynan.fixes.python import MovedActivation
+    from whynan.records import Finding, Report
+    from whynan.records.intents import FixIntent, FixKind
+    from whynan.run.proof.reruns import Rerunner
+    from whynan.verify.in_place.live_objects import Meanwhile
+    from whynan.verify.in_place.visits import Visits
+
+    Progress = Callable[[int, int], None]
+
+_MOST_TRIED: Final = 2
+"""So many candidates of one finding are tried in the program."""
+_MOST_EDITS: Final = 3
+_STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
+_NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramText:
+    """A file of the program, whose text is what ran, or what a moved activation makes of that."""
+
+    path: str
+    text: str
+    moved: MovedActivation | None = None
+    loaded: str | None = None
+    """What the program has loaded, of a text that is edited further."""
+
+    @property
+    def before(self) -> str:
+        """The text that the program has loaded."""
+        return self.loaded or (self.text if self.moved is None else self.moved.before)
+
+    @property
+    def others(self) -> tuple[tuple[str, str, str], ...]:
+        """Other files that are edited too: the path, the text and the edited text of each."""
+        return () if self.moved is None else self.moved.others
+
+    @property
+    def edited(self) -> SwappedTexts | None:
+        """What runs in place of what is loaded."""
+        is_loaded = self.moved is None and self.loaded is None
+        return None if is_loaded else SwappedTexts(((self.path, self.before, self.text), *self.others))
+
+    def located(self, finding: Finding) -> Finding:
+        """A finding of the text that the program has loaded at the same expression here."""
+        return finding if self.moved is None else self.moved.relocated(finding)
+
+    def holds(self, candidate: Candidate) -> Candidate:
+        """A candidate as one for this file."""
+        return replace(candidate, path=self.path)
+
+
+@dataclass(frozen=True, slots=True)
+class RankedCandidate:
+    """A candidate and what is known of it so far; ``further`` are the births that it mends beside its finding."""
+
+    candidate: Candidate
+    verdict: FixVerdict
+    further: tuple[Further, ...] = ()
+    leaves: bool = False
+    """Whether the program, run with it, is bad still, from another hazard."""
+
+    @property
+    def rank(self) -> tuple[float, ...]:
+        """The best first: by the verdict, what leaves nothing bad, what computes the same, what moves few elements."""
+        verdict, kind = self.verdict, _STRICTNESS.index(self.candidate.kind)
+        moved = float(verdict.max_rel or 0.0) if verdict.status == "distorting" else 0.0
+        return STATUSES.index(verdict.status), self.leaves, kind, float(verdict.healthy_worse or 0), moved
+
+
+class Trials:
+    """The candidates for the findings of one report, each judged and tried once.
+
+    Args:
+        report: whose findings they are to mend.
+        again: how the program can be run again.
+        seconds: of processor time from `begin` on, behind which nothing new is begun.
+        progress: is told how many candidates of how many are judged.
+    """
+
+    def __init__(
+        self,
+        report: Report,
+        again: Rerunner,
+        seconds: float,
+        progress: Progress | None,
+    ) -> None:
+        self.again = again
+        self.ended = False
+        """Whether something was left because the time was over."""
+        self._report = report
+        self._seconds, self._deadline = seconds, math.inf
+        self._progress = progress
+        self._failed = False
+        self._family: dict[int, frozenset[object]] = {}
+        self._visited: dict[tuple[str, str, int], Visits | str] = {}
+        self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
+        self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
+
+    def begin(self) -> None:
+        """The time counts from here."""
+        groups = cause_groups((*self._report.findings, *self._report.damaging), source_reader(self._report))
+        self._family = {id(f.element): frozenset(map(birth_of, group)) for group in groups for f in group}
+        self._deadline = time.process_time() + self._seconds
+
+    def interrupt(self) -> None:
+        """The user waits no longer: nothing is run again, and what was known of runs is let go of."""
+        self.again = NoRerun(INTERRUPTED)
+        self._visited, self._trials, self._verdicts = {}, {}, {}
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the user waits no longer."""
+        return isinstance(self.again, NoRerun) and self.again.why == INTERRUPTED
+
+    @property
+    def out_of_time(self) -> Note:
+        """The note that the time was over."""
+        return Note.create("proof_ended", seconds=self._seconds)
+
+    def is_over(self) -> bool:
+        """Whether the time is over; whoever asks leaves something then."""
+        self.ended = self.ended or time.process_time() > self._deadline
+        return self.ended
+
+    def fail(self) -> None:
+        """Called while an exception of whynan's own is being handled: one warning for the whole proof."""
+        if not self._failed:
+            self._failed = True
+            report_internal_error()
+
+    def family_of(self, finding: Finding) -> frozenset[object]:
+        """The births that have one cause with a finding's."""
+        return self._family.get(id(finding.element), frozenset())
+
+    def proofs(self, finding: Finding, source: ProgramText, found: Sequence[Candidate]) -> list[RankedCandidate]:
+        """The candidates with their verdicts, the best first."""
+        judged_: list[RankedCandidate] = []
+        for number, candidate in enumerate(found, 1):
+            if self._progress is not None:
+                self._progress(number, len(found))
+            judged_.append(self.judged(finding, source, candidate))
+        tried_: list[RankedCandidate] = []
+        for number, one in enumerate(sorted(judged_, key=lambda j: j.rank)):
+            # what does not cure the captured operands may still do so with another edit
+            may_cure = one.verdict.status != "rejected" or one.verdict.forward_finite is False
+            may_cure = may_cure or one.verdict.backward_finite is False
+            if one.verdict.status == "unverified" or not may_cure:
+                tried_.append(one)
+            elif number >= _MOST_TRIED and any(t.verdict.status in APPLICABLE and not t.leaves for t in tried_):
+                tried_.append(_unverified(one, _NOT_TRIED))
+            elif self.is_over():
+                tried_.append(_unverified(one, sentence(self.out_of_time)))
+            else:
+                tried_.append(self._in_place(finding, source, one))
+        return sorted(tried_, key=lambda j: j.rank)
+
+    def judged(self, finding: Finding, source: ProgramText, candidate: Candidate) -> RankedCandidate:
+        unknown = FixVerdict(status="unverified", why=sentence(self.out_of_time))
+        if self.is_over():
+            return RankedCandidate(candidate, unknown)
+        visits = self.visits(source, candidate.original.line)
+        if isinstance(visits, str):
+            return RankedCandidate(
+                candidate, unknown.model_copy(update={"why": str(visits), "reason": reason_of(visits)})
+            )
+        rounded = saturating(finding)
+        key = candidate.original, candidate.repaired, candidate.kind, rounded
+        try:
+            if key not in self._verdicts:
+                self._verdicts[key] = judge_candidate(candidate, visits, rounded=rounded)
+            return RankedCandidate(candidate, self._verdicts[key])
+        except WhynanError as error:
+            return RankedCandidate(candidate, unknown.model_copy(update={"why": str(error)}))
+        except Exception:
+            self.fail()
+            return RankedCandidate(candidate, unknown.model_copy(update={"why": sentence(FAILED)}))
+
+    def visits(self, source: ProgramText, line: int) -> Visits | str:
+        """The visits of the function at a line; the program is not run again for another line of the same one."""
+        key = source.path, source.text, line
+        for (*file, _), known in self._visited.items():
+            is_of_it = file == [source.path, source.text] and not isinstance(known, str)
+            if is_of_it and not isinstance(known, str) and any(v.line == line for v in known.visits):
+                return known
+        if key not in self._visited:
+            self._visited[key] = self.again.visits(source.path, source.text, line, source.edited)
+        return self._visited[key]
+
+    def trial(self, source: ProgramText, edited: str, live: Meanwhile | None = None) -> Report | EditedRun | str:
+        key = source.path, edited
+        if key not in self._trials:
+            live = live if not source.others else SwappedTexts(source.others)
+            trial = self.again.trial(source.path, source.before, edited, live)
+            # what was not looked at to its end proves nothing
+            looked_at = trial.report if isinstance(trial, EditedRun) else trial
+            unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
+            self._trials[key] = sentence(FAILED) if unseen else trial
+        return self._trials[key]
+
+    def _in_place(self, finding: Finding, source: ProgramText, one: RankedCandidate, edits: int = 1) -> RankedCandidate:
+        """A candidate after the program has run with it, and with what mends the births that it leaves."""
+        from whynan.verify.in_place.numpy_births import NumpyBirths
+
+        candidate = one.candidate
+        births = NumpyBirths() if candidate.library == "numpy" else None
+        makes_up = candidate.kind != "reformulation"
+        # of what is exact wherever it was bad, the loss that was finite may have been the wrong one
+        exact = one.verdict.status == "verified" and not makes_up and source.moved is None
+        outcome = self.outcome(finding, source, candidate.edited, makes_up=makes_up, live=births, exact=exact)
+        if isinstance(outcome, str):
+            return replace(one, verdict=tried_verdict(one.verdict, outcome))
+        if outcome.next is not None and births is not None:
+            following = (finding.model_copy(update={"site": site}) for site in births.sites)
+            outcome = replace(outcome, next=next(following, None))
+        left = outcome.next or self._absorbed_birth(finding, source, one)
+        texts = source.before, candidate.edited
+        if left is not None and finding.step not in (None, left.step) and is_in_edit(finding, texts, left):
+            # not hidden by what the edit mends: what the training has made of its weights by then
+            left = None
+        if left is not None and edits < _MOST_EDITS and not self.is_over():
+            for further in self._add_further_edits(finding, source, one, left):
+                mended = self._in_place(finding, source, further, edits + 1)
+                if mended.verdict.status in (*APPLICABLE, "distorting"):
+                    return mended
+        return replace(one, verdict=tried_verdict(one.verdict, outcome), leaves=outcome.remains is not None)
+
+    def _absorbed_birth(self, finding: Finding, source: ProgramText, one: RankedCandidate) -> Finding | None:
+        """What keeps a derivative bad that the program itself leaves out behind the function that is edited."""
+        if one.verdict.backward_finite is not False or one.candidate.library == "numpy":
+            return None
+        trial = self.trial(source, one.candidate.edited)
+        ran = trial.report if isinstance(trial, EditedRun) else trial
+        before = {birth_of(f) for f in self._report.absorbed}
+        born = () if isinstance(ran, str) else (f for f in ran.absorbed if birth_of(f) not in before)
+        place = finding.site and (finding.site.file, finding.site.function)
+        here = (f for f in born if f.phase == "backward" and f.site and (f.site.file, f.site.function) == place)
+        return next((f.model_copy(update={"fate": "escaped"}) for f in here), None)
+
+    def outcome(
+        self,
+        finding: Finding,
+        source: ProgramText,
+        edited: str,
+        *,
+        makes_up: bool,
+        live: Meanwhile | None = None,
+        exact: bool = False,
+    ) -> EditOutcome | str:
+        """What the program does with an edit; or why it was not tried."""
+        trial = self.trial(source, edited, live)
+        if isinstance(trial, str):
+            return trial
+        ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
+        if ran.moved is not None and finding.fate == "escaped" and not self._report.damaging and not exact:
+            return EditOutcome(rejected=ran.moved)
+        family = self.family_of(finding)
+        is_here = finding.site is not None and is_same_file(finding.site.file, source.path)
+        texts = (source.before, edited) if is_here else ("", "")
+        outcome = outcome_of(ran.report, self._report, finding, *texts, makes_up=makes_up, family=family)
+        return outcome.after(ran.bad, ran.further)
+
+    def _add_further_edits(
+        self, finding: Finding, source: ProgramText, one: RankedCandidate, left: Finding
+    ) -> list[RankedCandidate]:
+        """What also mends a birth that a first edit leaves, judged as one edit."""
+        from whynan.fixes.candidates import Declined
+        from whynan.fixes.python import candidates
+
+        first, further = one.candidate, _further_of(left)
+        if finding.site is None or further is None or not is_same_file(further.site.file, source.path):
+            return []
+        wanted = intents_.NUMPY if first.library == "numpy" else intents_of(left)
+        visits = self.visits(source, finding.site.line)
+        if isinstance(visits, str):
+            return []
+        found: list[RankedCandidate] = []
+        for second in candidates(first.edited, left, wanted, library=first.library):
+            if any(known.verdict.status == "verified" for known in found):
+                break
+            if isinstance(second, Declined):
+                continue
+            title = first.title if first.title == second.title else f"{first.title}; {second.title}"
+            kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
+            apart = self._judge_separately(source, second, left)
+            if apart is None and one.verdict.status in APPLICABLE:
+                # what came there was bad before the first edit, or came there in no step
+                there = replace(source, text=first.edited, loaded=source.before)
+                apart = self.judged(left, there, there.holds(second)).verdict
+            if apart is not None and apart.status in APPLICABLE:
+                whole = replace(first, title=title, kind=kind, edited=second.edited)
+                worst = max((one.verdict, apart), key=lambda verdict: RankedCandidate(whole, verdict).rank)
+                given = (*one.verdict.stand_ins, *apart.stand_ins) if worst.status == "guarded" else ()
+                found.append(RankedCandidate(whole, worst.model_copy(update={"stand_ins": given})))
+                continue
+            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
+            if not isinstance(pair, Declined):
+                whole = replace(second, title=title, kind=kind, path=source.path, original=pair[0], repaired=pair[1])
+                found.append(self.judged(finding, source, whole))
+        kept = [j for j in found if j.verdict.status in (*APPLICABLE, "distorting")]
+        return [replace(j, further=(*one.further, further)) for j in sorted(kept, key=lambda j: j.rank)[:1]]
+
+    def _judge_separately(self, source: ProgramText, second: Candidate, left: Finding) -> FixVerdict | None:
+        """The verdict of a second edit by itself, where it mends what the first run had too, at another place."""
+        from whynan.fixes.candidates import Candidate
+        from whynan.fixes.python import candidates
+
+        first_run = (*self._report.findings, *self._report.damaging)
+        known = next((finding for finding in first_run if birth_of(finding) == birth_of(left)), None)
+        if known is None:
+            return None
+        known = source.located(known)
+        made = candidates(source.text, known, [i for i in intents_of(known) if i.title == second.title])
+        bodies = second.original.body, second.repaired.body
+        for alone in (source.holds(c) for c in made if isinstance(c, Candidate)):
+            if (alone.original.body, alone.repaired.body) == bodies:
+                return self.judged(known, source, alone).verdict
+        return None
+
+
+def intents_of(finding: Finding) -> tuple[FixIntent, ...]:
+    return of_dtype(next((rule.fixes for rule in rules() if rule.code == finding.rule), ()), finding)
+
+
+def of_dtype(intents: Sequence[FixIntent], finding: Finding) -> tuple[FixIntent, ...]:
+    return tuple(intent for intent in intents if not intent.dtypes or finding.element.dtype in intent.dtypes)
+
+
+def tried_verdict(verdict: FixVerdict, outcome: EditOutcome | str) -> FixVerdict:
+    """A verdict with what the program did with the edit."""
+    if isinstance(outcome, EditOutcome):
+        return outcome.apply_to(verdict)
+    why = so_far(verdict, f"it was not tried in the program: {outcome}")
+    return verdict.as_status("unverified", why, reason_of(outcome))
+
+
+def reason_of(why: str) -> Literal["run_once"] | None:
+    return "run_once" if isinstance(why, RunOnce) else None
+
+
+def _unverified(one: RankedCandidate, why: str) -> RankedCandidate:
+    return replace(one, verdict=one.verdict.as_status("unverified", why))
+
+
+def _further_of(left: Finding) -> Further | None:
+    if left.site is None:
+        return None
+    return Further(
+        rule=left.rule, birth=left.birth, phase=left.phase, op=left.op, forward_op=left.forward_op, site=left.site
+    )
