@@ -120,8 +120,7 @@ def test_links_do_not_hide_an_owner(tmp_path: Path) -> None:
 def test_what_pip_has_put_into_a_target_folder_is_a_librarys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     target, plain = tmp_path / "deps", tmp_path / "src"
     records = {
-        target
-        / "thing-1.0.dist-info": "thing/__init__.py,sha256=a,1\nsolo.py,,\n../bin/thing,,\n",
+        target / "thing-1.0.dist-info": "thing/__init__.py,sha256=a,1\nsolo.py,,\n../bin/thing,,\n",
         target / "torch-9.dist-info": "torch/__init__.py,,\n",
         plain / "mine.egg-info": "",
     }
