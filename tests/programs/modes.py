@@ -28,6 +28,15 @@ names.clear()
 with Called():
     layer(torch.ones(1, 3)).relu().sum().item()
 print(names)
+optimizer = torch.optim.Adam(layer.parameters())
+for _ in range(4):
+    names.clear()
+    with Called():
+        loss = layer(torch.ones(1, 3)).square().sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    print(loss.item(), names)
 with torch.autograd.graph.saved_tensors_hooks(lambda t: (names.append("pack"), t)[1], lambda t: t):
     layer(torch.ones(1, 3)).square().sum().backward()
 print(names.count("pack"))

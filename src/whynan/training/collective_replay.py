@@ -77,7 +77,7 @@ class ReplayedCollectives(TorchDispatchMode):
         written = [] if not call.results else list(tensors_of(args[0]))
         if len(written) != len(call.results):
             raise self._refusal(f"it calls {call.operation} for {len(written)} tensors, not {len(call.results)}")
-        with torch.no_grad():
+        with torch._C.DisableTorchFunction(), torch.no_grad():
             for tensor, result in zip(written, call.results, strict=True):
                 if tensor.shape != result.shape and tensor.numel() != result.numel():
                     raise self._refusal(f"it calls {call.operation} for another shape")

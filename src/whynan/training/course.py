@@ -76,7 +76,7 @@ class CourseSteps(TrialSteps):
         return goes
 
     def _keep(self, optimizer: Any, losses: Losses) -> None:
-        with torch.no_grad():
+        with torch._C.DisableTorchFunction(), torch.no_grad():
             weights = parameters_of(optimizer)
             self._norms.append(_norm([p.grad for p in weights if p.grad is not None]))
             self._weights[_norm(weights)] = None

@@ -121,7 +121,7 @@ class StepSignature:
         weights = fault.parameters()
         places = {id(p): place for place, p in enumerate(weights)}
         losses = tuple(bits.hex() for bits in fault.judged.losses)
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():  # pyright: ignore
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():  # pyright: ignore
             bad = sorted((places[id(p)], _digest(mask)) for p, mask in fault.judged.bad)
             moved, random = _digest(*weights), _digest(torch.get_rng_state())
         return cls(place_of(fault.optimizer, guard), fault.step, losses, tuple(bad), moved, random)

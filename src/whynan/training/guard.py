@@ -276,7 +276,7 @@ class Guard:
             return None
         if (ending := self.pending.read(optimizer)) is not None:
             return ending
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             gradients = gradients_of(optimizer)
             found_inf = getattr(optimizer, "found_inf", None)
             losses = self.here.losses
@@ -311,7 +311,7 @@ class Guard:
 
     def _look_ahead(self, optimizer: Any) -> None:
         """Explain what is bad for those that come after this one, before its step has moved a weight."""
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             found = self.here.together.bad_later_step(optimizer, self.here.losses, self._only)
         if found is not None:
             fault = Fault(found[0], self.attempts(found[0]) + 1, found[1], ahead=True)
@@ -319,7 +319,7 @@ class Guard:
 
     def _read_back(self, made: ReadBack) -> BaseException | None:
         """Read the numbers of a step that has been made."""
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             fault = self._lagging(made)
         return None if fault is None else self.report_fault(fault)
 
@@ -347,7 +347,7 @@ class Guard:
         if not self.here.reached:
             self._tries(optimizer)
         step, ending, judged = self.attempts(optimizer), None, None
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             reading = reading or read_statistics(
                 Parts([], self.here.losses.held, scaler, before=self.here.losses.before)
             )

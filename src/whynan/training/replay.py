@@ -168,7 +168,7 @@ def replay(
 
     def note_evidence(optimizer: Any) -> None:
         if not reached and not refused:
-            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                 reached.append(gather_evidence(optimizer, guard.here.losses))
 
     def arrive(optimizer: Any = fault.optimizer) -> None:
@@ -195,7 +195,7 @@ def replay(
 
     def goes_on(going: TrialSteps, optimizer: Any) -> None:
         """Past the decision, or the step that was bad: it is made, and further ones are."""
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             makes = not going.over and not refused and going.begin_step(optimizer, guard.here.losses, undo)
         if not makes:
             raise ReplayArrival
@@ -208,7 +208,7 @@ def replay(
             steps[optimizer] += 1
             guard.here.losses.clear()
         elif onward is not None and onward.first is not None and not onward.over:
-            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                 onward.end_step(optimizer)
             if onward.over:
                 raise ReplayArrival
@@ -231,7 +231,7 @@ def replay(
                 else:
                     goes_on(onward, optimizer)
             elif onward is not None:
-                with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+                with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                     goes = onward.pass_step(optimizer, guard.here.losses)
                 if not goes:
                     raise ReplayArrival
@@ -394,7 +394,7 @@ def _moves_alike(optimizer: Any, known: Any) -> bool:
 
 def _have_same_weights(made: Iterable[Any], known: Iterable[Any]) -> bool:
     """Whether some optimizers move the same numbers, bit for bit, as those of the run."""
-    with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
         mine, theirs = ([p for optimizer in those for p in parameters_of(optimizer)] for those in (made, known))
         return same_bits(mine, theirs)
 
@@ -420,7 +420,7 @@ def _without_entropy(refuse: Callable[[str], object]) -> Generator[None]:
 
 def _holds_nan(tensors: Iterable[Tensor]) -> bool:
     """Whether some of the small tensors hold a NaN: what is gathered or written down from step to step."""
-    with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
         small = (t for t in tensors if t.layout is torch.strided and t.numel() <= _NUMBERS)
         return any(not is_finite(t) and bool(torch.isnan(t).any()) for t in small if t.is_floating_point())
 

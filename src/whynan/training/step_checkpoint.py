@@ -39,14 +39,14 @@ class StepCheckpoint:
     def evaluate(self, losses: Losses) -> None:
         """The step's closure has run: what the step is made of is what it has left, the first time."""
         if not self._is_evaluated:
-            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                 self._fault = replace(self._fault, judged=gather_evidence(self.optimizer, losses))
         self._is_evaluated = True
 
     @classmethod
     def take(cls, optimizer: Any, step: int, losses: Losses) -> StepCheckpoint | None:
         """Take one before a step; None where the copies are too large, or cannot be made."""
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             try:
                 return cls(optimizer, step, losses)
             except (TooMuch, RuntimeError, NotImplementedError):
@@ -61,7 +61,7 @@ class StepCheckpoint:
         """
         now: _State | None = None
         if self._before.has_moved():
-            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), suppress(TooMuch):
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad(), suppress(TooMuch):
                 now = _State(self.optimizer, beside=self._before.tensors)
         if now is None:
             yield None

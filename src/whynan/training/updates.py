@@ -127,7 +127,7 @@ class WatchDetectors:
         step, self._step = self._step, None
         if step is None or step.optimizer is not optimizer:
             return
-        with torch.no_grad():
+        with torch._C.DisableTorchFunction(), torch.no_grad():
             for weight in [w for w in step.weights.values() if w.is_unmoved]:
                 step.change(weight.parameter, _update(optimizer, weight))
             self._keep(step.stalled(number), number, self._sites.current_site())

@@ -84,7 +84,7 @@ class OptimizerSteps:
     def _keep(self, optimizer: Any) -> None:
         """Copy what an optimizer is about to step with, unless that is too much or bad already."""
         try:
-            with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                 parameters = list(parameters_of(optimizer))
                 state = [v for one in optimizer.state.values() for v in one.values() if isinstance(v, torch.Tensor)]
                 held = [t for t in (*parameters, *(p.grad for p in parameters), *state) if t is not None]

@@ -212,3 +212,24 @@ def test_an_operation_that_fails_is_run_once_and_fails_as_without_us() -> None:
     with whynan.trace(), pytest.raises(RuntimeError) as raised:
         torch.ones(3, dtype=torch.int64).add_(2.5)
     assert raised.value.__context__ is bare.value.__context__
+
+
+@pytest.mark.parametrize("value", [0.0, torch.tensor(0.0)])
+def test_a_filled_tensors_gradient_has_one_formula(value: float | Tensor) -> None:
+    with whynan.trace() as trace:
+        torch.randn(2, requires_grad=True).masked_fill(torch.tensor([True, False]), value).sum().backward()
+    assert not trace.report.coverage.notes
+
+
+def test_the_gradient_of_what_is_filled_in_has_two() -> None:
+    value = torch.tensor(0.0, requires_grad=True)
+    with whynan.trace() as trace:
+        torch.randn(2).masked_fill(torch.tensor([True, False]), value).sum().backward()
+    assert trace.report.coverage.notes_of("other_gradient_formula")
+
+
+def test_a_zero_tangent_is_no_nested_tensor() -> None:
+    with whynan.trace() as trace:
+        torch.func.hessian(lambda x: (x**2).sum())(torch.ones(2))
+        (torch._efficientzerotensor((2,)) * 2).sum()
+    assert not trace.report.coverage.notes_of("nested_tensors")

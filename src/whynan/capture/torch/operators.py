@@ -179,10 +179,8 @@ def operator_of(func: Any) -> Operator:
 
 
 # (isTensorSubclassLike), 2.13; that of `eig` leaves out the check that the loss does not depend on the vectors' phase.
-CHANGED_FORMULAS: Final = frozenset(
-    "ProdBackward0 ProdBackward1 MaskedFillBackward0 MaskedFillBackward1 LinalgEigBackward0".split()
-)
-"""Nodes of the backward whose formula is another while any dispatch mode is on."""
+CHANGED_FORMULAS: Final = {"ProdBackward0": 0, "ProdBackward1": 0, "MaskedFillBackward1": 1, "LinalgEigBackward0": 0}
+"""Nodes of the backward with a formula that is another while any dispatch mode is on: the operand that it is for."""
 DEVICE_NOTE: Final = Note.create("no_silent_on_device")
 VALUES_NOTE: Final = Note.create("other_values_formula")
 

@@ -43,6 +43,12 @@ def is_opaque(value: Any) -> bool:
     return any(not is_strided(t) and not interventions.has_dense(t) for t in interventions.tensors_in(value))
 
 
+def _is_on_meta(value: Any) -> bool:
+    """Whether whatever has no elements to look at is one that has no numbers, as torch makes them of a zero tensor."""
+    found = (t for t in interventions.tensors_in(value) if not is_strided(t) and not interventions.has_dense(t))
+    return all(t.device.type == "meta" for t in found)
+
+
 class StandIns:
     """The operands and results of one event, each sparse one as a dense tensor with the labels of its values."""
 
@@ -180,7 +186,10 @@ def as_dense(tensor: Tensor, context: TraceContext) -> Tensor:
 
 def carry_all(context: TraceContext, value: Any, written: list[Tensor], *, opaque: bool) -> None:
     """All bad elements of what cannot be told apart carry whatever the operands do."""
-    context.notes[OPAQUE if opaque else Note.create("large_sparse", elements=MOST_ELEMENTS)] = None
+    if not opaque:
+        context.notes[Note.create("large_sparse", elements=MOST_ELEMENTS)] = None
+    elif not _is_on_meta((value, written)):
+        context.notes[OPAQUE] = None
     states = [context.state_of(t) for t in interventions.tensors_in(value)]
     labels = context.labels.labels_of(
         s

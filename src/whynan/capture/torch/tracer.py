@@ -207,7 +207,7 @@ class Tracer:
             self.bad.record_gradient(node, operator, lane)
             return ACCUMULATION, 0
         name = type(node).__name__
-        if name in CHANGED_FORMULAS:
+        if name in CHANGED_FORMULAS and node.next_functions[CHANGED_FORMULAS[name]][0] is not None:
             self.context.notes[formula_note(name)] = None
         known = lane.entry(node)
         site = known[1] if known is not None else 0

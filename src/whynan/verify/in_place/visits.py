@@ -273,10 +273,10 @@ def _without_torch_modes() -> Generator[None]:
     import torch
 
     with (
-        torch.inference_mode(False),
-        torch.no_grad(),
         torch._C._DisableTorchDispatch(),
         torch._C.DisableTorchFunction(),
+        torch.inference_mode(False),
+        torch.no_grad(),
     ):
         yield
 

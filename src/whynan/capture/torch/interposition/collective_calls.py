@@ -318,7 +318,7 @@ class CallLog:
         return True
 
     def _keep(self, call: Call, tensors: list[Tensor]) -> None:
-        with torch.no_grad(), torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             call.results = [t.detach().clone() for t in tensors]
 
     def _forget(self, call: Call) -> None:

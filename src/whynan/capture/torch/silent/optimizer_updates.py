@@ -261,7 +261,7 @@ class UpdateEvents:
         self._forget()
         if optimizer is None or not (self._gradients or self._parameters):
             return
-        with torch._C._DisableTorchDispatch(), torch.no_grad():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             step = OptimizerStep(optimizer, self._context.names)
             if self._gradients:
                 self._keep(step.steep() or self._zeroed(step), lane)
@@ -275,7 +275,7 @@ class UpdateEvents:
         step = self._step
         if step is None or not step.weights:
             return
-        with torch._C._DisableTorchDispatch(), torch.no_grad():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             targets: list[Any] = list(args[0]) if isinstance(args[0], (list, tuple)) else [args[0]]
             for number, target in enumerate(targets):
                 if step.follows(target):
@@ -286,7 +286,7 @@ class UpdateEvents:
         step = self._step
         self._forget()
         if step is not None:
-            with torch._C._DisableTorchDispatch(), torch.no_grad():
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                 self._keep(step.stalled(), lane)
 
     def _forget(self) -> None:
