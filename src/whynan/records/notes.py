@@ -212,6 +212,7 @@ CHAIN: Final[Mapping[str, Fields]] = {
     # what made an operand bad
     "wrote_last": _field_privacy(text="operator"),
     "program_writes": _field_privacy(shown="result"),
+    "numpy_makes": _field_privacy(),
     "model_writes": _field_privacy(shown="result"),
     "made_range": _field_privacy(text="operator", shown="low high"),
     "drew": _field_privacy(text="operator", shown="result"),

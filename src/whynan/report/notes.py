@@ -473,6 +473,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     # what an event did
     "wrote_last": "{operator} wrote it last",
     "program_writes": "the program writes {result:#}",
+    "numpy_makes": "NumPy makes NaN or Inf in the same run",
     "model_writes": "the model writes {result:#}",
     "made_range": _made_range,
     "drew": "{operator} drew {result:#}",

@@ -437,7 +437,8 @@ def _member_place(member: Member, finding: Finding) -> str:
         return f"in {member.op or 'an operation'}, whose line is not known"
     is_back = member.phase == "backward" and finding.phase != "backward"
     if site == here:
-        return "in its backward" if is_back else "in its forward" if member.phase == "forward" else "in this expression"
+        is_ahead = member.phase == "forward" and finding.phase == "backward"
+        return "in its backward" if is_back else "in its forward" if is_ahead else "in this expression"
     line = f"line {site.line}" if here is not None and site.file == here.file else f"{site.file}:{site.line}"
     return f"in the backward of {line}" if is_back else f"in {line}"
 

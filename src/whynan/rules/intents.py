@@ -94,6 +94,21 @@ _INVERSE_LIMITS: Final = {
     "1 - exp(-x)": "1 + x / 2",
     "log(1 + x)": "1 + x / 2",
 }
+_SCALED_LIMITS: Final = {
+    **dict.fromkeys(("sin(a * x)", "sinh(a * x)", "tan(a * x)", "tanh(a * x)"), "a"),
+    "exp(a * x) - 1": "a * (1 + a * x / 2)",
+    "1 - exp(-a * x)": "a * (1 - a * x / 2)",
+    "1 - cos(a * x)": "a * a * x / 2",
+}
+"""The same of what is scaled before, as a wave number times a distance is."""
+SCALED_LIMITS: Final = tuple(
+    reformulation(
+        f"the limit of {_in_parentheses(above)} / x where x is 0",
+        f"({above}) / x",
+        f"where(x == 0, {limit}, ({above}) / where(x == 0, 1, x))",
+    )
+    for above, limit in _SCALED_LIMITS.items()
+)
 LIMITS: Final = (
     *(
         reformulation(

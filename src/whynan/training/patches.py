@@ -89,7 +89,7 @@ class TrainingPatches:
     def _engine(self, original: Any) -> Any:
         @functools.wraps(original)
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            call_fenced(self._guard.fail, self._begins, t_outputs, kwargs)
+            call_fenced(self._guard.fail, self._begins, t_outputs, args, kwargs)
             if not self._guard.here.depth:
                 self._guard.here.differentiates = torch.is_grad_enabled()
             self._guard.here.depth += 1
@@ -108,15 +108,15 @@ class TrainingPatches:
 
         return engine_run_backward
 
-    def _begins(self, t_outputs: Any, kwargs: Any) -> None:
+    def _begins(self, t_outputs: Any, args: Any, kwargs: Any) -> None:
         """A backward begins."""
         here = self._guard.here
         if not self._guard.on or torch.compiler.is_compiling():
             return
-        if kwargs.get("accumulate_grad") and not is_capturing():
+        if kwargs.get("accumulate_grad") and not is_capturing() and not here.depth:
             # gradients that are only asked for may go anywhere; below the modes of the program and a replay
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                here.losses.record_backward(t_outputs)
+                here.losses.record_backward(t_outputs, args[0] if args and isinstance(args[0], (list, tuple)) else ())
         if self._guard.is_watching and not here.depth:
             here.model_wanted = True
             here.together.backward()

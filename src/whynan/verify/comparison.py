@@ -330,5 +330,6 @@ def at_limit(new: Array, around: Sequence[Array], healthy: Healthy | None) -> Ma
     size = np.maximum(np.abs(new), 1.0 if healthy is None else healthy.usual)
     for values in around:
         known |= np.isfinite(values)
-        found &= np.isnan(values) | (np.abs(np.where(np.isnan(values), new, values) - new) <= _AT_LIMIT * size)
+        with np.errstate(invalid="ignore"):
+            found &= np.isnan(values) | (np.abs(np.where(np.isnan(values), new, values) - new) <= _AT_LIMIT * size)
     return known & found

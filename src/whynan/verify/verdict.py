@@ -261,6 +261,11 @@ class Judgement:
             (old, dtype), truth, healthy = case.old[name], known[name], self.healthy.get(name)
             most = made_up_size(dtype, healthy, logarithmic=logarithmic, nearest=nearest.get(name))
             found = objection(old, new[name], dtype, truth, healthy, strict=self.strict, most=most)
+            if found is not None and truth.undefined.any():
+                # what the values on both sides come to may be larger than all that is healthy
+                beside = [one for side in (BESIDE, -BESIDE) for one in around(side).get(name, [])]
+                most = np.where(at_limit(new[name], beside, healthy), np.inf, most)
+                found = objection(old, new[name], dtype, truth, healthy, strict=self.strict, most=most)
             made_up = mended(old, new[name]) & (truth.undefined | truth.infinite)
             if found is None and made_up.any():
                 found = limit_objection(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -160,13 +162,25 @@ def _fix(page: Page, fix: Fix, finding: Finding, report: Report) -> None:
     page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {told}")
     if why and not edits:
         page.row("", why)
-    file = edited_file(report, finding, fix) if edits else None
+    file = edited_file(report, finding, fix) if fix.patch else None
     if finding.site is not None and file is not None and file != finding.site.file:
-        page.row("", f"in {file}")
+        line = _first_line(fix.patch or "")
+        page.row("", f"in {file}" if line is None else f"in {file}:{line}")
     for line in edits[:_PATCH_LINES]:
         page.row("", (line, "green" if line.startswith("+") else "red"))
     if len(edits) > _PATCH_LINES:
         page.row("", f"... {len(edits) - _PATCH_LINES} more lines; the JSON report has the whole patch")
+
+
+def _first_line(patch: str) -> int | None:
+    """The line, in the file as it is, that a patch changes first; None where there is none."""
+    lines = patch.splitlines()
+    begin = next((number for number, line in enumerate(lines) if line.startswith("@@ -")), None)
+    if begin is None:
+        return None
+    first = int(re.split("[ ,]", lines[begin].removeprefix("@@ -"), maxsplit=1)[0])
+    unchanged = itertools.takewhile(lambda line: line.startswith(" "), lines[begin + 1 :])
+    return first + sum(1 for _ in unchanged)
 
 
 def _edits(patch: str) -> list[str]:

@@ -32,32 +32,33 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from whynan.expr.structure import fits
+from whynan.expr.structure import Bindings, fits
 from whynan.ops.table import TORCH
 from whynan.records import Finding
 from whynan.records.intents import FixIntent, FixKind
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import quotient_message, quotients_by_zero
-from whynan.rules.intents import QUOTIENT, reformulation
+from whynan.rules.intents import QUOTIENT, SCALED_LIMITS, reformulation
 
 _SPELLED: Final = {name: f"{name}(x) / x" for name in TORCH.having("WN115")} | {
     "exp": "(exp(x) - 1) / x",
     "cos": "(1 - cos(x)) / x",
     "log": "log(1 + x) / x",
 }
-_FUNCTIONS: Final = {name: f"{name}(C * x)" for name in _SPELLED} | {
-    "exp": "A * exp(C * x) - A",
-    "cos": "A * cos(C * x) - A",
-    "log": "log(1 + C * x)",
+_FUNCTIONS: Final = {name: f"{name}(x ** Q * ...)" for name in _SPELLED} | {
+    "exp": "A * exp(x ** Q * ...) - A",
+    "cos": "A * cos(x ** Q * ...) - A",
+    "log": "log(1 + x ** Q * ...)",
 }
-"""Functions that are 0 at 0."""
+"""Functions that are 0 at 0, of what may be a root, as a norm is, and scaled."""
 
 
 def match(finding: Finding) -> Explanation | None:
     at = quotients_by_zero(finding)
     if at is None:
         return None
-    name = next((n for n, above in _FUNCTIONS.items() if fits(f"({above}) ** P * x ** N * ...", at[1][0])), None)
+    quotients = ((name, f"({above}) ** P * x ** N * ...") for name, above in _FUNCTIONS.items())
+    name = next((n for n, quotient in quotients if fits(quotient, at[1][0], where=_is_of_one_x)), None)
     if name is None:
         return None
     return Explanation(
@@ -66,6 +67,11 @@ def match(finding: Finding) -> Explanation | None:
         "select the limit there" + ("; torch.sinc does both for sin(πx) / (πx)." if name == "sin" else "."),
         STRUCTURE,
     )
+
+
+def _is_of_one_x(found: Bindings) -> bool:
+    """Whether a function is of what it is divided by, or of another power of that than the first."""
+    return found.numbers["Q"] in (1, -found.numbers["N"])
 
 
 _LIMITS: Final[tuple[tuple[FixKind, str, int], ...]] = (
@@ -96,6 +102,7 @@ RULE = Rule(
     fixes=(
         *(_limited(*limit) for limit in _LIMITS),
         reformulation("sinc(x / pi) instead of sin(x) / x", "sin(x) / x", "sinc(x / 3.141592653589793)"),
+        *SCALED_LIMITS,
         *QUOTIENT,
     ),
 )

@@ -56,12 +56,13 @@ RULE = Rule(
     match,
     torch="all",
     fixes=(
+        guard("0 as the least base", "x ** p", "clamp(x, min=0) ** p"),
+        guard("0 where the base is negative", "x ** p", "where(x < 0, 0, where(x < 0, 1, x) ** p)"),
         guard(
             "the power of the magnitude with its sign, where the base is negative",
             "x ** p",
             "where(x < 0, -1, 1) * where(x < 0, -x, x) ** p",
         ),
-        guard("0 where the base is negative", "x ** p", "where(x < 0, 0, where(x < 0, 1, x) ** p)"),
         guard(
             "0 where the base is negative and the power no number",
             "x ** p",

@@ -50,9 +50,9 @@ _WHY = (
     "or a covariance of fewer samples than features, make a matrix singular."
 )
 _WHY_NEGATIVE = (
-    "A covariance or a kernel matrix has no negative eigenvalue; a nearly singular one gets them by rounding. A small "
-    "multiple of the identity added to it keeps it positive definite, and twice the sum of the logarithms of the "
-    "diagonal of its Cholesky factor is the logarithm of its determinant."
+    "Of a matrix that may turn space over, as the weight of a flow, torch.linalg.slogdet gives the logarithm of the "
+    "determinant's magnitude as logabsdet. A covariance or a kernel matrix has no negative eigenvalue but by rounding: "
+    "a small multiple of the identity added to it keeps it positive definite."
 )
 
 

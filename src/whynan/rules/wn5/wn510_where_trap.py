@@ -42,7 +42,18 @@ from whynan.records import Finding, Selection
 from whynan.records.intents import FixIntent
 from whynan.rules.base import SELECTION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, number_text, result, value
-from whynan.rules.intents import BOUNDED, LIMITS, LOG_OF_ONE, MASKED, MASKED_SOFTMAX, QUOTIENT, ROOT, ROOT_ABOVE, guard
+from whynan.rules.intents import (
+    BOUNDED,
+    LIMITS,
+    LOG_OF_ONE,
+    MASKED,
+    MASKED_SOFTMAX,
+    QUOTIENT,
+    ROOT,
+    ROOT_ABOVE,
+    SCALED_LIMITS,
+    guard,
+)
 from whynan.rules.wording import (
     backward_recurrence,
     derivative,
@@ -169,6 +180,7 @@ RULE = Rule(
         *ROOT_ABOVE,
         *QUOTIENT,
         *LIMITS,
+        *SCALED_LIMITS,
         *MASKED_SOFTMAX,
         *BOUNDED,
     ),

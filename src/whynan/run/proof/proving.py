@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from whynan.config import PROOF_SECONDS
 from whynan.ops.table import TORCH
-from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
+from whynan.records import APPLICABLE, STATUSES, ChainLink, Fix, FixVerdict, Note
 from whynan.records.report import Source
 from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 
     Keep = Callable[[Site, Visits], None]
 
+_MOST_MAKERS: Final = 3
+"""So many expressions that may have made what came in are told."""
 _MOST_JUDGED: Final = 4
 """So many edits that compute in float32 are judged."""
 _BROKEN_OFF: Final = Note.create("proof_interrupted")
@@ -177,7 +179,8 @@ class _Proving:
                 self._trials.interrupt()
                 self._course = functools.cache(self._trials.again.course)
                 self._known[key] = self._fixes(finding)
-        return _made_by(finding.model_copy(update={"fixes": self._known[key]}), self._makers.get(key))
+        found = _made_by(finding.model_copy(update={"fixes": self._known[key]}), self._makers.get(key))
+        return found if key in self._makers else _beside_numpy(found, self._numpy_sites or ())
 
     def _fixes(self, finding: Finding) -> tuple[Fix, ...]:
         intents = intents_of(finding)
@@ -543,6 +546,15 @@ def _made_by(finding: Finding, site: Site | None) -> Finding:
     data = finding.data.model_copy(update={"computed": site})
     message = finding.message.replace(data_text(finding.data), data_text(data), 1)
     return finding.model_copy(update={"data": data, "message": message})
+
+
+def _beside_numpy(finding: Finding, sites: Sequence[Site]) -> Finding:
+    """A finding of what came in, with the expressions at which NumPy has made a bad number in the same run."""
+    if finding.birth != "entered" or (finding.data is not None and finding.data.computed is not None):
+        return finding
+    made = Note.create("numpy_makes")
+    links = (ChainLink(role="cause", op=None, site=site, typed_summary=made) for site in sites[:_MOST_MAKERS])
+    return finding.model_copy(update={"chain": (*links, *finding.chain)})
 
 
 def _birth_numbers(finding: Finding) -> tuple[object, ...]:

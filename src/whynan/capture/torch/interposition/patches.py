@@ -202,7 +202,8 @@ def _engine_starts(tracer: Tracer, only: ModuleFilter | None, outputs: Any, args
     lane.engine_depth += 1
     # positional: grad_tensors, keep_graph, create_graph, inputs, ...
     lane.create_graph = bool(args[2]) if len(args) > 2 else False
-    for seed in args[0] if args and isinstance(args[0], (list, tuple)) else ():
+    seeds = args[0] if args and isinstance(args[0], (list, tuple)) else ()
+    for seed in seeds:
         # the gradients that a backward begins with are made before the engine runs, and belong to it
         state = tracer.context.state_of(seed) if isinstance(seed, torch.Tensor) else None
         if state is not None:
@@ -210,7 +211,8 @@ def _engine_starts(tracer: Tracer, only: ModuleFilter | None, outputs: Any, args
             tracer.bad.seeds_backward(seed)
     if not nested:
         roots = [t for t in outputs if isinstance(t, torch.Tensor)]
-        tracer.bad.sinks.begin_backward(lane, roots, into_leaves=not (len(args) > 3 and args[3]))
+        seeds = seeds if len(seeds) == len(roots) else ()
+        tracer.bad.sinks.begin_backward(lane, roots, seeds, into_leaves=not (len(args) > 3 and args[3]))
         if only is not None:
             only.met(roots)
     for other in tracer.context.lanes.engines:

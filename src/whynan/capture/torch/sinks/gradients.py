@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -150,13 +151,14 @@ class Losses:
         self.discard()
         self._scaled.clear()
 
-    def record_backward(self, roots: Iterable[Any]) -> None:
-        """A backward begins."""
-        for root in roots:
+    def record_backward(self, roots: Iterable[Any], gradients: Sequence[Any] = ()) -> None:
+        """A backward begins, with a gradient given for each root."""
+        for root, gradient in itertools.zip_longest(roots, gradients):
             if isinstance(root, torch.Tensor) and root.is_floating_point() and not _is_wrapped(root):
                 if (number := _number_of(root)) is None:
                     continue
-                self.held.append(number)
+                differentiated = differentiated_in(root, gradient)
+                self.held.append(number if differentiated is None else torch.where(differentiated, number, 0))
                 self.before += [loss for scaled, loss in self._scaled if scaled() is root]
 
     def bits(self) -> tuple[bytes, ...]:
@@ -170,6 +172,21 @@ class Losses:
     def bad(self, *, scaled: bool) -> bool:
         """Whether one is NaN or Inf; with `scaled` only a NaN, for an Inf may be the scale's."""
         return any(not _is_good(t, scaled=scaled) for t in self.held)
+
+
+def differentiated_in(root: Tensor, gradient: Any) -> Tensor | None:
+    """Where the gradient given for a root of a backward is not 0: the rest of it is no part of the loss; None: all is.
+
+    So a program goes on from the gradients of a remote part, of a checkpoint, of a cache.
+    """
+    here = local(root)
+    if here is None or here.numel() == 1 or not isinstance(gradient, torch.Tensor) or _is_wrapped(gradient):
+        return None
+    given = local(gradient)
+    if given is None or given.shape != here.shape or given.is_sparse:
+        return None
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+        return given != 0
 
 
 def _number_of(loss: Tensor) -> Tensor | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import weakref
 from dataclasses import replace
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,7 @@ from whynan.capture.torch.names import tensors_of
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.shadow_memory import State, bad_mask, is_bad, is_readable, is_strided, local, one_of, strided
 from whynan.capture.torch.sinks.decisions import decision_sinks, exception_link
+from whynan.capture.torch.sinks.gradients import differentiated_in
 from whynan.capture.torch.sinks.loss_scaling import Scaler
 from whynan.capture.torch.sinks.sink_log import Backward, Leaf, distinct, incurable, was_reset
 from whynan.capture.torch.sinks.values_read import held_tensors, is_nonfinite_error, raised_at
@@ -50,8 +52,10 @@ class Sinks:
 
     # -- what is read off a tensor -------------------------------------------------------------------------------
 
-    def sink(self, tensor: Tensor, kind: SinkKind, name: str | None, fatal: bool) -> list[Sink]:
-        """The sinks that a tensor makes: one of its bad elements, one of damage in its finite ones."""
+    def sink(
+        self, tensor: Tensor, kind: SinkKind, name: str | None, fatal: bool, *, part: Tensor | None = None
+    ) -> list[Sink]:
+        """The sinks that a tensor, or that ``part`` of it, makes: one of its bad elements, one of damage in others."""
         context = self.context
         tensor = as_dense(tensor, context)
         state = context.state_of(tensor)
@@ -61,6 +65,8 @@ class Sinks:
         labels = context.labels
         with torch._C._DisableTorchDispatch():
             bad = bad_mask(tensor)
+            if part is not None and part.shape == bad.shape:
+                bad = bad & part
             count = int(bad.sum())
             if count:
                 counts: dict[frozenset[int], int] = {}
@@ -100,13 +106,20 @@ class Sinks:
 
     # -- backward ------------------------------------------------------------------------------------------------
 
-    def begin_backward(self, lane: Lane, roots: list[Tensor], *, into_leaves: bool) -> None:
-        """The engine is called: its roots are a loss; `autograd.grad` returns gradients and uses none of them."""
+    def begin_backward(
+        self, lane: Lane, roots: Sequence[Tensor], gradients: Sequence[Any], *, into_leaves: bool
+    ) -> None:
+        """The engine is called: its roots are a loss, where the gradients given for them are not 0.
+
+        `autograd.grad` returns gradients and uses none of them.
+        """
         self.log.last_backward = self.context.ordinal
         self.scaler.begin_backward(lane)
         self.log.steps.micro += 1
         self.log.fatal_seen = self.log.fatal_seen or into_leaves
-        loss = [s for r in roots for s in self.sink(r, "loss", None, True)] if into_leaves else []
+        loss: list[Sink] = []
+        for root, gradient in zip_longest(roots, gradients) if into_leaves else ():
+            loss += self.sink(root, "loss", None, True, part=differentiated_in(root, gradient))
         record = Backward(len(self.backwards), loss, self.context.ordinal - self.context.first, lane=lane)
         last = {self.context.rows.writer_of(r) - self.context.first for r in roots} if loss else set()
         record.incurable = incurable(loss, self.context.labels, last)

@@ -268,15 +268,16 @@ def is_nonfinite_error(error: BaseException) -> bool:
 
 
 def raised_at(error: BaseException) -> Site | None:
-    """The line of the program's that an exception has left first."""
-    step, found = error.__traceback__, None
+    """The line of the program's that an exception has left first; a library's, where a replay begins in one."""
+    step, found = error.__traceback__, dict[Owner, Site]()
     while step is not None:
         code = step.tb_frame.f_code
-        if owner_of(code.co_filename) is Owner.USER:
-            function = code.co_qualname.replace("<locals>.", "")
-            found = Site(file=file_of_site(code.co_filename), line=step.tb_lineno, function=function)
+        function = code.co_qualname.replace("<locals>.", "")
+        found[owner_of(code.co_filename)] = Site(
+            file=file_of_site(code.co_filename), line=step.tb_lineno, function=function
+        )
         step = step.tb_next
-    return found
+    return found.get(Owner.USER, found.get(Owner.LIBRARY))
 
 
 def bad_elements_held(error: BaseException) -> tuple[bytes, tuple[FrameType, ...]] | None:
