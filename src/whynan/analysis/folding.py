@@ -72,6 +72,8 @@ class _Causes:
             ways = (_is_of_literal, _is_derivative_of_literal)
             alike = _are_of_one_literal(one, other) or _are_of_the_same_samples(one, other)
             return alike or any(way(one, other) or way(other, one) for way in ways)
+        if _read_one_entry(one, other):
+            return True
         if _one_edit(one, other) or _stand_on_one_pole(one, other) or _fail_on_one_number(one, other):
             return True
         if _ranges_left(one) & _ranges_left(other) or _are_of_one_cut(one, other) or _have_run_away(one, other):
@@ -173,6 +175,16 @@ def _are_of_the_same_samples(one: Finding, other: Finding) -> bool:
     if mine is None or yours is None or not mine.rows or one.birth != other.birth:
         return False
     return mine.kind == yours.kind == "batch" and mine == yours.model_copy(update={"name": mine.name})
+
+
+def _read_one_entry(one: Finding, other: Finding) -> bool:
+    """Whether an infinity of the same data has come in, of which both have made NaN."""
+    mine, yours = (finding.data for finding in (one, other))
+    if mine is None or mine != yours or (mine.kind == "batch" and not mine.rows):
+        return False
+    first, second = (next((link for link in f.chain if link.role == "cause"), None) for f in (one, other))
+    is_entry = first is not None and first.typed_summary.kind == "holds"
+    return is_entry and first == second and one.phase == other.phase
 
 
 def _stand_on_one_pole(one: Finding, other: Finding) -> bool:

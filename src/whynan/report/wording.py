@@ -440,6 +440,8 @@ def _member_place(member: Member, finding: Finding) -> str:
         is_ahead = member.phase == "forward" and finding.phase == "backward"
         return "in its backward" if is_back else "in its forward" if is_ahead else "in this expression"
     line = f"line {site.line}" if here is not None and site.file == here.file else f"{site.file}:{site.line}"
+    if here is not None and (site.file, site.line) == (here.file, here.line):
+        line = "this line" if site.code is None else site.code
     return f"in the backward of {line}" if is_back else f"in {line}"
 
 
@@ -529,7 +531,7 @@ def shortened_name(name: str, length: int = _NAME_LENGTH) -> str:
 
 def reason_text(verdict: FixVerdict) -> str:
     """What proof found, what a guarded fix gives in place of an exact value first."""
-    return "; ".join(filter(None, (*map(stand_in_text, verdict.stand_ins), verdict.why)))
+    return "; ".join(filter(None, dict.fromkeys((*map(stand_in_text, verdict.stand_ins), verdict.why))))
 
 
 _LACKS: Final = {

@@ -326,6 +326,17 @@ BOUNDED: Final = (
     ),
 )
 """An exponential ends at the largest number of the dtype, with a gradient of 0."""
+BOUNDED_EXPONENT: Final = (
+    FixIntent(
+        "20 as the largest exponent",
+        "epsilon",
+        "exp(x)",
+        "exp(clamp(x, max=20))",
+        dtypes=("float32", "bfloat16", "float64"),
+    ),
+    epsilon("10 as the largest exponent", "exp(x)", "exp(clamp(x, max=10))"),
+)
+"""An exponential ends where sums and squares of it have room still, with a gradient of 0."""
 OVER_COUNT_TITLE: Final = "the sum over the number of elements, or over 1 where there is none"
 OVER_COUNT: Final = (
     reformulation(OVER_COUNT_TITLE, "mean(x)", "sum(x / count(x))"),

@@ -316,7 +316,7 @@ class Capture:
                 birth.event = replace(event, step=None, micro=None)
             elif event.phase != "optimizer":
                 step = steps.step_of_birth(event.ordinal, frozenset((birth.label,)), sinks)
-                birth.event = replace(event, step=step or event.step)
+                birth.event = replace(event, step=step or event.step, micro=steps.micro_of(event))
         return births
 
     def _silent(self) -> list[Silent]:

@@ -115,7 +115,7 @@ class Sinks:
         """
         self.log.last_backward = self.context.ordinal
         self.scaler.begin_backward(lane)
-        self.log.steps.micro += 1
+        self.log.steps.begin_backward(self.context.ordinal - self.context.first)
         self.log.fatal_seen = self.log.fatal_seen or into_leaves
         loss: list[Sink] = []
         for root, gradient in zip_longest(roots, gradients) if into_leaves else ():
@@ -292,12 +292,20 @@ class Sinks:
             return
         for name, tensor in tensors_of(out, "output"):
             if self.context.state_of(tensor) is not None:
-                made = self.sink(tensor, "output", name, True)
+                made = [s for s in self.sink(tensor, "output", name, True) if not self._is_of_empty(s)]
                 if tensor.requires_grad:
                     # whether a backward follows is known only later
                     self.log.outputs += [(sink, self.context.ordinal) for sink in made]
                 else:
                     self.log.found += made
+
+    def _is_of_empty(self, sink: Sink) -> bool:
+        """Whether all that is bad comes from memory nobody wrote: of what a shape was asked with, nothing is read."""
+        births = [self.context.labels.birth(label) for label in sink.labels]
+        return bool(births) and all(
+            birth.note is not None and birth.note.kind == "uninitialised" and birth.element.tensor is None
+            for birth in births
+        )
 
     def release_outputs(self) -> None:
         """No backward follows any more: the outputs that one was waited for are sinks."""

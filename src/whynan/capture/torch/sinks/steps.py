@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from whynan.traces import Sink
+    from whynan.traces import Event, Sink
 
 
 class _Midst:
@@ -27,6 +28,7 @@ class Steps:
         self._numbers: dict[int, tuple[weakref.ref[Any], int]] = {}
         self._ends: list[list[int]] = []
         self._skips: list[int] = []
+        self._backwards: list[int] = []
         self._main = _Midst()
         self._others: dict[int, _Midst] = {}
         self.attempts = 0
@@ -51,6 +53,11 @@ class Steps:
     @micro.setter
     def micro(self, count: int) -> None:
         self._here().micro = count
+
+    def begin_backward(self, ordinal: int) -> None:
+        """A backward begins, at an event."""
+        self.micro += 1
+        self._backwards.append(ordinal)
 
     def enter_thread(self) -> None:
         """This thread is one of the program's own, with steps and backwards beside those of the others."""
@@ -100,6 +107,17 @@ class Steps:
         if owner is None:
             return None
         return self.offset + 1 + bisect_right(self._ends[owner], ordinal) + bisect_right(self._skips, ordinal)
+
+    def micro_of(self, event: Event) -> int | None:
+        """Which backward an event is of: what the last one before a step is followed by is of that one still."""
+        if event.micro is None or event.micro < 2 or event.phase in ("backward", "accumulation", "optimizer"):
+            return event.micro
+        made = (
+            ends[at] for ends in (*self._ends, self._skips) if (at := bisect_right(ends, event.ordinal)) < len(ends)
+        )
+        at, step = bisect_right(self._backwards, event.ordinal), min(made, default=math.inf)
+        follows = at < len(self._backwards) and self._backwards[at] < step
+        return event.micro if follows else event.micro - 1
 
     def _here(self) -> _Midst:
         # a thread of the engine's works for the first
