@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -64,6 +64,17 @@ class Standing:
     invented: Mask
     remaining: Mask
     undecided: Mask
+
+    def without(self, left_out: Mask) -> Standing:
+        """The same but for some elements, of which nothing is asked but that they do not become bad."""
+        kept = ~left_out
+        return replace(
+            self,
+            healthy=self.healthy & kept,
+            changed=self.changed & kept,
+            worse=self.worse & kept,
+            undecided=self.undecided & kept,
+        )
 
 
 def spacing(values: Array, dtype: str) -> Array:

@@ -69,6 +69,8 @@ class Ledger:
             truth = None if truths is None else truths.get(name)
             usual, rounded = case.usual.get(name, 0.0), case.rounded(name, new)
             found = standing(old, new[name], dtype, truth, usual=usual, rounded=rounded)
+            if truths is not None and not name.isdecimal():
+                found = found.without(_of_no_value(case, truths, old.shape))
             at_all = strict and name.isdecimal()
             self._count(case, name, old, new[name], dtype, found, truth, strict=at_all, judged=judged)
 
@@ -148,6 +150,15 @@ def _example(case: Case, name: str, place: int, old: Any, new: Any, exact: Any) 
     return Example(
         case.sample.title, name, index, float(old[index]), float(new[index]), None if exact is None else exact[index]
     )
+
+
+def _of_no_value(case: Case, truths: Mapping[str, Truth], shape: tuple[int, ...]) -> Any:
+    """Which elements of a gradient are of values that are bad and have no exact one, as far as the shapes tell."""
+    found = np.zeros(shape, dtype=bool)
+    for name, (old, _) in case.old.items():
+        if name.isdecimal() and name in truths and old.shape == shape:
+            found |= ~np.isfinite(old) & truths[name].undefined
+    return found
 
 
 def _at_hazard(case: Case, name: str) -> Any:
