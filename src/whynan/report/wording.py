@@ -538,6 +538,7 @@ _LACKS: Final = {
     "undefined": "there is no exact {of}",
     "infinite": "the exact {of} is infinite",
     "beyond": "the exact {of} is out of range",
+    "steep": "the gradient of the exact {of} is out of range",
     "unknown": "what comes in was rounded on its way, so no exact {of} is known",
 }
 
@@ -552,7 +553,8 @@ def stand_in_text(given: StandIn) -> str:
     told = f"{lacks}{where}{number}: {_range_text(given.least, given.greatest)} is given"
     if given.exact_least is not None and given.exact_greatest is not None:
         exact = _range_text(given.exact_least, given.exact_greatest)
-        told += f" for {exact}" if given.lack == "beyond" else f", of what rounds to the same it may be {exact}"
+        is_exact = given.lack in ("beyond", "steep")
+        told += f" for {exact}" if is_exact else f", of what rounds to the same it may be {exact}"
     return f"{told}, and the gradient there is 0" if given.gradient_zero else told
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NEAREST: Final = 0.5
 """Of the possible value nearest to 0, so much at least is a stand-in for what has none that is known."""
+_BINADES: Final = 8.0
 _ROUNDED: Final = 1e-3
 """So far may it exceed that, by rounding."""
 
@@ -68,6 +69,24 @@ def mended(old: Array, new: Array) -> Mask:
     return ~np.isfinite(old) & np.isfinite(new)
 
 
+def steep(name: str, case: Case, new: Mapping[str, Any]) -> Mask:
+    """Where a value had a bad gradient that is finite now, for which the value gave way by no more than half of it.
+
+    So the logarithm of what is below the smallest normal number may end there. As far as the shapes tell; of extreme
+    inputs, and in dtypes that are not the run's, a gradient is as good as bad in the last binades.
+    """
+    old, given = case.old[name][0], new[name]
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = np.isfinite(old) & (given != old) & (np.abs(given - old) <= _NEAREST * np.abs(old))
+    of_it = np.zeros(old.shape, dtype=bool)
+    for other, (gradient, _) in case.old.items():
+        if not other.isdecimal() and gradient.shape == old.shape:
+            is_like_the_runs = case.sample.nature != "extreme" and not case.elsewhere
+            most = np.inf if is_like_the_runs else format_of(case.old[other][1]).max / _BINADES
+            of_it |= ~(np.abs(gradient) < most) & np.isfinite(new[other])
+    return found & of_it
+
+
 @dataclass(frozen=True, slots=True)
 class Stated:
     """Elements of one array that have no exact value in reach, for one reason, and their exact values if any."""
@@ -89,7 +108,8 @@ class Stated:
         ``whole``: these are all of the case's elements; else what is given is that of all that was mended.
         """
         old, _ = case.old[self.name]
-        given = new[self.name][self.there if whole else mended(old, new[self.name])]
+        every = steep(self.name, case, new) if self.lack == "steep" else mended(old, new[self.name])
+        given = new[self.name][self.there if whole else every]
         return StandIn(
             output=int(self.name) if self.name.isdecimal() else None,
             lack=self.lack,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from whynan.verify.comparison import Standing, Truth, distances, standing
+from whynan.verify.stand_ins import steep
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -69,9 +70,11 @@ class Ledger:
             truth = None if truths is None else truths.get(name)
             usual, rounded = case.usual.get(name, 0.0), case.rounded(name, new)
             found = standing(old, new[name], dtype, truth, usual=usual, rounded=rounded)
-            if truths is not None and not name.isdecimal():
-                found = found.without(_of_no_value(case, truths, old.shape))
             at_all = strict and name.isdecimal()
+            if at_all:
+                found = found.without(steep(name, case, new))
+            elif not name.isdecimal():
+                found = found.without(_of_no_value(case, new, truths or {}, strict=strict, shape=old.shape))
             self._count(case, name, old, new[name], dtype, found, truth, strict=at_all, judged=judged)
 
     def _count(
@@ -152,12 +155,18 @@ def _example(case: Case, name: str, place: int, old: Any, new: Any, exact: Any) 
     )
 
 
-def _of_no_value(case: Case, truths: Mapping[str, Truth], shape: tuple[int, ...]) -> Any:
-    """Which elements of a gradient are of values that are bad and have no exact one, as far as the shapes tell."""
+def _of_no_value(
+    case: Case, new: Mapping[str, Any], truths: Mapping[str, Truth], *, strict: bool, shape: tuple[int, ...]
+) -> Any:
+    """Which elements of a gradient are of values that are bad and have no exact one, or are too steep for theirs.
+
+    As far as the shapes tell.
+    """
     found = np.zeros(shape, dtype=bool)
     for name, (old, _) in case.old.items():
-        if name.isdecimal() and name in truths and old.shape == shape:
-            found |= ~np.isfinite(old) & truths[name].undefined
+        if name.isdecimal() and old.shape == shape:
+            found |= ~np.isfinite(old) & truths[name].undefined if name in truths else False
+            found |= steep(name, case, new) if strict else False
     return found
 
 

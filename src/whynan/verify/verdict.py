@@ -26,7 +26,7 @@ from whynan.verify.comparison import (
     objection,
 )
 from whynan.verify.sampling import Sample, captured_samples, fresh_samples, grown_samples
-from whynan.verify.stand_ins import Stated, inexact, mended, merged, possible
+from whynan.verify.stand_ins import Stated, inexact, mended, merged, possible, steep
 from whynan.verify.tally import Example, Ledger
 from whynan.verify.truth import (
     BESIDE,
@@ -280,6 +280,9 @@ class Judgement:
             # a logarithm out of its domain by rounding is known as far as that
             known_otherwise = np.isfinite(nearest.get(name, np.nan)) | rounded.get(name, False)
             stated += inexact(name, old, np.where(known_otherwise, np.nan, new[name]), dtype, truth)
+        for name, (old, _) in case.old.items() if self.strict else ():
+            if name.isdecimal() and (there := steep(name, case, new)).any():
+                stated.append(Stated(name, "steep", there, old, old))
         told = self._state(case, seen, self._without_limits(case, new, stated))
         told += [self.stand_ins[int(name), "unknown"] for name in rounded]
         if not any(given.gradient_zero for given in told):
