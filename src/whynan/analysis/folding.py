@@ -72,7 +72,7 @@ class _Causes:
             ways = (_is_of_literal, _is_derivative_of_literal)
             alike = _are_of_one_literal(one, other) or _are_of_the_same_samples(one, other)
             return alike or any(way(one, other) or way(other, one) for way in ways)
-        if _read_one_entry(one, other):
+        if _read_one_entry(one, other) or _read_one_zero(one, other):
             return True
         if _one_edit(one, other) or _stand_on_one_pole(one, other) or _fail_on_one_number(one, other):
             return True
@@ -185,6 +185,19 @@ def _read_one_entry(one: Finding, other: Finding) -> bool:
     first, second = (next((link for link in f.chain if link.role == "cause"), None) for f in (one, other))
     is_entry = first is not None and first.typed_summary.kind == "holds"
     return is_entry and first == second and one.phase == other.phase
+
+
+def _read_one_zero(one: Finding, other: Finding) -> bool:
+    """Whether two expressions of one function, of which one may fail in its derivative, read one 0 by one name."""
+    if one.phase == other.phase or _function(one) is None or _function(one) != _function(other):
+        return False
+    return _place_in_tensor(one) == _place_in_tensor(other) and bool(_zeros_read(one) & _zeros_read(other))
+
+
+def _zeros_read(finding: Finding) -> set[str]:
+    """The expressions whose value is 0 for a birth; for one in the backward those of the operation ahead of it."""
+    read = finding.forward_operands if finding.phase == "backward" else finding.element.operands
+    return {operand.expression for operand in read if operand.expression is not None and operand.value == 0}
 
 
 def _stand_on_one_pole(one: Finding, other: Finding) -> bool:

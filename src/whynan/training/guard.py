@@ -22,6 +22,7 @@ from whynan.capture.torch.sinks.gradients import (
     device_of,
     gather_evidence,
     gradients_of,
+    has_nan,
     parameters_of,
 )
 from whynan.capture.torch.sinks.values_read import Observations, Read, bad_elements_held, is_nonfinite_error
@@ -77,6 +78,8 @@ class Guard:
         self.here = ThreadState()
         self._hooks = StepHooks(self.fail)
         self._steps: Identities[int] = Identities()
+        self._infinite: Identities[bool] = Identities()
+        """Parameters that held an infinity before their first step, as a mask does."""
         self.steps = 0
         """How many the optimizer has tried that has tried the most, be it there or not."""
         self.history = History(told)
@@ -150,6 +153,11 @@ class Guard:
         attempts = self.attempts(optimizer) + 1
         self._steps.set(optimizer, attempts)
         self.steps = max(self.steps, attempts)
+        if attempts == 1:
+            with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+                for parameter in bad_parameters(optimizer):
+                    if not has_nan(parameter):
+                        self._infinite.set(parameter, True)
 
     def parameters(self) -> list[Any]:
         """All that the optimizers move that have stepped."""
@@ -193,9 +201,10 @@ class Guard:
         return self._steps.keys()
 
     def count_bad_parameters(self) -> int:
-        """How many parameters of the optimizers watched are NaN or Inf now."""
+        """How many parameters of the optimizers watched are NaN or Inf now, but infinities that always were."""
         judged = (o for o in self.optimizers() if self._watches(o))
-        return len({id(p) for optimizer in judged for p in bad_parameters(optimizer)})
+        bad = {id(p): p for optimizer in judged for p in bad_parameters(optimizer)}
+        return sum(has_nan(p) or not self._infinite.get(p) for p in bad.values())
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         closure = args[1] if len(args) > 1 else kwargs.get("closure")

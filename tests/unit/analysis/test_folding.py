@@ -204,7 +204,29 @@ def rate_that_is_too_high() -> None:
         optimizer.step()
 
 
+def infinity_that_came_in() -> Tensor:
+    rows = torch.from_numpy(np.array([[1.0, -np.inf, 2.0], [0.5, 1.0, 2.0]], np.float32))
+    weight = torch.tensor([1.0, 0.0, -1.0], requires_grad=True)
+    products = rows * weight
+    pairs = products.sum(1).square() - products.square().sum(1)
+    loss = pairs.sum() + (rows @ weight).sum()
+    loss.backward()
+    return loss
+
+
+def hazard_of_a_duration_of_zero() -> Tensor:
+    duration = torch.tensor([0.0, 1.0, 2.0])
+    scale, shape = torch.ones(3, requires_grad=True), torch.full((3,), 2.0, requires_grad=True)
+    z = duration / scale
+    rate = torch.log(shape / scale) + (shape - 1) * torch.log(z)
+    loss = -(rate - z**shape).mean()
+    loss.backward()
+    return loss
+
+
 ONE: tuple[Program, ...] = (
+    infinity_that_came_in,
+    hazard_of_a_duration_of_zero,
     rate_that_is_too_high,
     sum_of_nothing_that_is_divided_by_and_has_no_logarithm,
     scale_that_is_too_large_and_too_small,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 import whynan
 from tests.unit.capture.seen import code, only, sinks, traced
@@ -308,3 +309,102 @@ def test_steps_and_micro_steps_count_from_one() -> None:
 
     finding = traced(work).findings[0]
     assert (finding.step, finding.micro) == (2, 2)
+
+
+# -- A gradient that is given says what of a root is the loss ----------------------------------------------------------
+
+
+def masked(x: Tensor) -> Tensor:
+    """One column is -Inf."""
+    return x.masked_fill(torch.tensor([False, True, False]), -float("inf"))
+
+
+@pytest.mark.parametrize(("given", "kinds"), [([1.0, 0.0, 1.0], set()), ([1.0, 1.0, 1.0], {"loss"})])
+def test_what_a_given_gradient_leaves_out_is_no_loss(given: list[float], kinds: set[str]) -> None:
+    weight = torch.ones(3, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def work() -> None:
+        masked(weight * 2).backward(torch.tensor(given))
+        optimizer.step()
+
+    assert {k for f in traced(work).findings for k, _ in sinks(f)} == kinds
+
+
+def test_a_checkpoint_that_goes_back_by_itself_has_no_loss() -> None:
+    weight = torch.ones(3, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def work() -> None:
+        for _ in range(3):
+            out = checkpoint(lambda w: masked(w * 2), weight, use_reentrant=True)
+            out.softmax(-1).square().sum().backward()
+            optimizer.step()
+
+    assert traced(work).verdict == "clean"
+    with whynan.watch(optimizer) as watch:
+        work()
+    assert watch.report.verdict == "clean"
+
+
+# -- Infinities that a parameter has from the beginning ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trained", [True, False])
+@pytest.mark.parametrize("watched", [True, False])
+def test_a_mask_may_be_a_parameter(trained: bool, watched: bool) -> None:
+    model = nn.Linear(3, 3)
+    model.mask = nn.Parameter(torch.full((3, 3), -float("inf")).triu(1), requires_grad=trained)
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def work() -> None:
+        for _ in range(3):
+            (model(torch.ones(3, 3)) + model.mask).softmax(-1).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    if watched:
+        with whynan.watch(optimizer) as watch:
+            work()
+        assert watch.report.verdict == "clean"
+    else:
+        assert traced(work).verdict == "clean"
+
+
+@pytest.mark.parametrize("watched", [True, False])
+def test_an_infinity_that_comes_into_a_parameter_later_is_a_sink(watched: bool) -> None:
+    weight = nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def work() -> None:
+        for step in range(3):
+            weight[:2].sum().backward()
+            optimizer.step()
+            if step == 1:
+                weight.data[2] = float("inf")
+
+    if watched:
+        with whynan.watch(optimizer) as watch:
+            work()
+        assert watch.report.verdict == "inconclusive"
+    else:
+        assert ("parameter", "weight") in sinks(only(traced(work)))
+
+
+# -- What is asked for its shape alone ---------------------------------------------------------------------------------
+
+
+def test_a_shape_may_be_asked_of_memory_that_nobody_wrote() -> None:
+    convolution = nn.Conv2d(1, 2, 3)
+
+    def work() -> int:
+        with torch.no_grad():
+            return convolution(torch.empty(1, 1, 8, 8)).shape[1]
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert traced(work).verdict == "clean"
+        finding = only(traced(lambda: convolution(torch.empty(1, 1, 8, 8)).sum().item()))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert finding.rule == "WN002"

@@ -262,3 +262,67 @@ def test_a_limit_needs_no_statement() -> None:
 
     given = [{"x": torch.tensor([0.0, 1.0, -2.0, 3.0], requires_grad=True)}]
     assert judge(lambda x: x.sin() / x, mended, given, kind="guard").status == "verified"
+
+
+def steep() -> dict[str, Any]:
+    """Probabilities, two of them below the smallest normal number, where 1 / p is out of range."""
+    return {"p": torch.tensor([0.3, 1e-42, 1e-40, 1.0]).requires_grad_()}
+
+
+def test_a_logarithm_may_end_where_its_slope_leaves_the_range() -> None:
+    tiny = torch.finfo(torch.float32).tiny
+    found = judge(torch.log, lambda input: input.clamp(min=tiny).log(), [{"input": steep()["p"]}], kind="guard")
+    assert (found.status, [s.lack for s in found.stand_ins]) == ("guarded", ["steep"])
+    assert reason_text(found).startswith(
+        "the gradient of the exact value is out of range in 2 of 4 elements: -87.3 is given for -96.7 to -92.1, "
+        "and the gradient there is 0; forward and backward finite; none of "
+    )
+
+
+@pytest.mark.parametrize("least", [1e-20, 1e-6])
+def test_where_its_slope_is_in_range_it_may_not_end(least: float) -> None:
+    found = judge(torch.log, lambda input: input.clamp(min=least).log(), [{"input": steep()["p"]}], kind="guard")
+    assert found.status == "distorting"
+
+
+def met() -> dict[str, Any]:
+    a = torch.tensor([0.3, -float("inf"), 1.0], requires_grad=True)
+    return {"a": a, "b": torch.tensor([1.0, -float("inf"), 1.0], requires_grad=True)}
+
+
+def test_the_gradient_of_what_has_no_value_is_no_healthy_one() -> None:
+    """That of a difference is 1 where both sides are infinite, too."""
+
+    def guarded(a: Any, b: Any) -> Any:
+        return torch.where((a == b) & torch.isinf(a), 0, a - b)
+
+    assert judge(torch.sub, named(guarded), [renamed(met())], kind="guard").status == "guarded"
+
+
+def test_a_gradient_that_is_lost_elsewhere_is_found_all_the_same() -> None:
+    def detached(a: Any, b: Any) -> Any:
+        return torch.where((a == b) & torch.isinf(a), 0, (a - b).detach())
+
+    assert judge(torch.sub, named(detached), [renamed(met())], kind="guard").status == "rejected"
+
+
+def named(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda input, other: function(input, other)
+
+
+def renamed(given: dict[str, Any]) -> dict[str, Any]:
+    return {"input": given["a"], "other": given["b"]}
+
+
+def test_a_limit_may_be_larger_than_all_that_is_healthy() -> None:
+    """sin(k x) / x comes to k at 0, and nothing else there is half as large."""
+    given = [{"k": torch.tensor([3.0, 5.0]), "x": torch.tensor([[0.0], [2.0], [3.0]])}]
+
+    def mended(k: Any, x: Any) -> Any:
+        return torch.where(x == 0, k, (k * x).sin() / torch.where(x == 0, 1, x))
+
+    def halved(k: Any, x: Any) -> Any:
+        return torch.where(x == 0, k / 2, (k * x).sin() / torch.where(x == 0, 1, x))
+
+    verdicts = [judge(lambda k, x: (k * x).sin() / x, one, given, kind="reformulation") for one in (mended, halved)]
+    assert [found.status for found in verdicts] == ["verified", "rejected"]

@@ -265,6 +265,12 @@ def is_finite(tensor: Tensor) -> bool:
     return here is None or bool(torch.isfinite(stored_values(here)).all())
 
 
+def has_nan(tensor: Tensor) -> bool:
+    """Whether what this process can read of a tensor holds NaN."""
+    here = local(tensor)
+    return here is not None and bool(torch.isnan(stored_values(here)).any())
+
+
 def device_of(optimizers: Iterable[Any]) -> str:
     """What optimizers compute on."""
     kinds = {p.device.type for optimizer in optimizers for p in parameters_of(optimizer)}

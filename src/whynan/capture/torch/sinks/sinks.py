@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from whynan.capture.torch.event_log import address
-from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.names import Identities, tensors_of
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.shadow_memory import State, bad_mask, is_bad, is_readable, is_strided, local, one_of, strided
 from whynan.capture.torch.sinks.decisions import decision_sinks, exception_link
@@ -47,6 +47,8 @@ class Sinks:
         self.entries = entries
         self.backwards: list[Backward] = []
         self.scaler = Scaler(context, self.consume)
+        self._written = Identities[frozenset[int]]()
+        """By parameter, the infinities of the program's own that it held before its first step."""
         self.in_closure: list[Backward] = []
         """The engine calls of the closure that the optimizer's step is evaluating."""
 
@@ -230,10 +232,12 @@ class Sinks:
 
     def _enter_parameters(self, parameters: list[Tensor]) -> None:
         """Parameters that are bad before their first step are so from outside, not by the optimizer."""
-        for p in (here for p in parameters if (here := local(p)) is not None):
+        for whole, p in ((p, here) for p in parameters if (here := local(p)) is not None):
             state = self.context.state_of(p)
             if state is None and is_readable(p) and is_bad(p.detach()):
                 self.entries.enter_parameter(p, self.context.lane().optimizer_site)
+            elif state is not None and state.plane is not None:
+                self._written.set(whole, self.context.labels.labels_in(state.plane) & self.context.labels.literals)
 
     def consume(self, leaf: Tensor, kind: SinkKind) -> None:
         """A leaf's gradient is used: it is a sink, and so are the losses it came from."""
@@ -266,11 +270,11 @@ class Sinks:
             for p in group["params"]:
                 here = local(p) if isinstance(p, torch.Tensor) else None
                 if here is not None and self.context.state_of(here) is not None:
-                    self._stored(here, "parameter", self.context.names.leaf_name(p))
+                    self._stored(here, "parameter", self.context.names.leaf_name(p), p)
         self.log.steps.owner = None
 
-    def _stored(self, tensor: Tensor, kind: SinkKind, name: str | None) -> None:
-        """A parameter or buffer with bad elements that were finite before."""
+    def _stored(self, tensor: Tensor, kind: SinkKind, name: str | None, whole: Tensor) -> None:
+        """A parameter or buffer with bad elements that were finite before; a mask may be either."""
         labels = self.context.labels
         for sink in self.sink(tensor, kind, name, True):
             own = frozenset(
@@ -278,8 +282,8 @@ class Sinks:
                 for label in sink.labels
                 if not ((b := labels.birth(label)).kind == "entered" and b.element.tensor == name)
             )
-            if kind == "buffer":
-                own -= self.context.labels.literals
+            is_trained = kind == "parameter" and whole.requires_grad
+            own -= self._written.get(whole) or frozenset() if is_trained else self.context.labels.literals
             if own:
                 self.log.found.append(replace(sink, labels=own))
 
@@ -384,7 +388,7 @@ class Sinks:
             ):
                 self.consume(tensor, "gradient")
             if context.state_of(tensor) is not None:
-                self._stored(tensor, "parameter", context.names.leaf_name(tensor))
+                self._stored(tensor, "parameter", context.names.leaf_name(tensor), tensor)
         for reference, _, lane in list(self.log.leaf_sites.values()):
             tensor = None if lane is not here and lane.running else reference()
             if tensor is not None and tensor.grad is not None and id(tensor) not in self.log.leaves:
@@ -416,7 +420,7 @@ class Sinks:
                 for tensor in tensors:
                     here = local(tensor)
                     if here is not None and self.context.state_of(here) is not None:
-                        self._stored(here, kind, self.context.names.describe(tensor)[0])
+                        self._stored(here, kind, self.context.names.describe(tensor)[0], tensor)
 
     def _held(self, state: State) -> None:
         assert state.plane is not None
