@@ -67,4 +67,5 @@ def evaluated(text: str, variables: Mapping[str, Any]) -> Any:
     """The value of an expression."""
     called, _ = names(text)
     space = {name: operator(name) for name in called} | {"math": math, **variables}
-    return eval(compile(text, "<fix>", "eval"), {"__builtins__": {}}, space)
+    # what torch imports on its first use it asks the frame for
+    return eval(compile(text, "<fix>", "eval"), {"__builtins__": {"__import__": __import__}}, space)

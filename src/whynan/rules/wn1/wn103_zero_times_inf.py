@@ -98,5 +98,6 @@ RULE = Rule(
             meets=_MEET,
         ),
         guard("0 where an infinity meets the factor 0", "a * b", "a * where((abs(b) > finfo(b).max) * (a == 0), 0, b)"),
+        guard("0 where a factor is infinite", "a * b", "a * where(abs(b) > finfo(b).max, 0, b)"),
     ),
 )
