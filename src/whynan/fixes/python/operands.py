@@ -33,7 +33,15 @@ def operand_edit(path: str, text: str, finding: Finding, intent: OperandIntent) 
     node = next((n for call in ast.walk(spot.birth) if (n := _operand(call, intent)) is not None), None)
     if node is None:
         return None
-    fix = FixIntent(intent.title, "guard", "x", intent.replacement)
+    after = rewritten(spot, node, intent.title, intent.replacement)
+    if isinstance(after, Declined):
+        return after
+    return ArgumentEdit(intent.title, path, text, after, intent.replacement, spot.place.code(node))
+
+
+def rewritten(spot: Spot, node: ast.expr, title: str, replacement: str) -> str | Declined:
+    """The text with another expression, written of ``x``, in the place of one; or why it cannot be written."""
+    fix = FixIntent(title, "guard", "x", replacement)
     why = "it cannot be written there"
     for naming in NAMINGS:
         if naming == "nowhere" and not spot.reader.is_pure(node):
@@ -46,9 +54,8 @@ def operand_edit(path: str, text: str, finding: Finding, intent: OperandIntent) 
             continue
         after = _applied(spot, edited)
         if is_python(after):
-            code = spot.place.code(node)
-            return ArgumentEdit(intent.title, path, text, after, intent.replacement, code)
-    return Declined(intent.title, why)
+            return after
+    return Declined(title, why)
 
 
 def _applied(spot: Spot, edited: Edited) -> str:

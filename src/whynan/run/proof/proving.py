@@ -198,6 +198,7 @@ class _Proving:
             made = (*self._moved_fixes(finding, source, intents), *made)
         further: tuple[Callable[[], tuple[Fix, ...]], ...] = (
             lambda: self._less_specific_fixes(finding, source, intents),
+            lambda: self._producer_fixes(finding),
             lambda: self._numpy_fixes(finding),
             lambda: self._omission_fixes(finding, source),
             lambda: self._training_fixes(finding),
@@ -323,6 +324,22 @@ class _Proving:
                 self._makers[_alike(finding)] = site
                 break
         return tuple(made)
+
+    def _producer_fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        """The bound of a number where the program makes it, of which a library's code has no finite value."""
+        from whynan.fixes.candidates import Declined
+        from whynan.fixes.python import patch, producer_edit, producer_of
+        from whynan.source.positions import file_of_site
+
+        made = producer_of(finding)
+        source = None if made is None else self._source(finding.model_copy(update={"site": made.site}), known=False)
+        bounded = None if source is None else producer_edit(source.text, finding)
+        if source is None or bounded is None or isinstance(bounded, Declined) or self._trials.is_over():
+            return ()
+        outcome = self._trials.outcome(finding, source, bounded.edited, makes_up=True)
+        verdict = tried_verdict(FixVerdict(status="guarded", why=bounded.instead), outcome)
+        change = patch(file_of_site(source.path), source.text, bounded.edited)
+        return (Fix(title=bounded.title, kind="source", patch=change, verdict=verdict),)
 
     def _omission_fixes(self, finding: Finding, source: ProgramText) -> tuple[Fix, ...]:
         """The edit that leaves out the rows of a table that came in bad, where the program then goes on."""
