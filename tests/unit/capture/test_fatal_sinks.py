@@ -234,6 +234,23 @@ def test_a_step_that_a_scaler_skips_is_clean_and_counted(fused: bool) -> None:
     assert report.coverage.skipped_steps == 1
 
 
+def test_a_last_step_that_a_scaler_skips_may_have_been_clipped() -> None:
+    """The norm of all gradients is NaN, and so is each of them then."""
+    weight, other = torch.ones(4, requires_grad=True), torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.AdamW([weight, other])
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+
+    def work() -> None:
+        scaler.scale((weight * 8).sum() - (weight * 8).sum() + other.sum() * 1e-9).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_([weight, other], 1.0)
+        scaler.step(optimizer)
+
+    report = traced(work)
+    assert report.verdict == "clean"
+    assert report.coverage.skipped_steps == 1
+
+
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize(("scale", "slope", "skips"), [(2.0**127, 2.0**12, 12), (2.0**16, 5e37, 14)])
 def test_a_scaler_that_still_looks_for_its_scale_is_no_fault(

@@ -12,7 +12,7 @@ import torch
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from whynan.faults import report_internal_error
+from whynan.faults import is_program_error, report_internal_error
 from whynan.source.ownership import Owner, owner_of
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ def strip_own_frames(error: BaseException) -> None:
             # below a `__setattr__` that the exception may have: that of a frozen dataclass refuses
             BaseException.with_traceback(error, traceback)
     except Exception:
-        # the exception is the program's, and goes on as it is
+        # the exception is the program's, and goes on as it is; a handler of its own may have raised one here
+        if is_program_error():
+            raise
         report_internal_error()
 
 
@@ -213,10 +215,15 @@ def call_untraced(context: TraceContext, function: Callable[..., Any], *args: An
 
 def call_fenced(fail: Callable[[], bool], function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The fence: call what is ours; an error in it is told once and gives None, unless it is the program's own."""
+    differentiates: bool | None = None
     try:
+        differentiates = torch.is_grad_enabled()
         return function(*args, **kwargs)
-    except Exception:
-        if fail():
+    except BaseException as error:
+        if differentiates is not None:
+            # a handler of the program's own may have raised where gradients were off, and not on again yet
+            torch._C._set_grad_enabled(differentiates)
+        if not isinstance(error, Exception) or fail():
             raise
     return None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -138,6 +139,8 @@ class Scaler:
         self._falling = ScaleFallCounter()
         self._scale: float | None = None
         self._discards = DiscardCounter()
+        self._refused: list[weakref.ref[Tensor]] = []
+        """The gradients that it will skip."""
         self._checked: list[Sink] = []
         """What was read of gradients that nothing has used yet."""
         self._excused: list[Sink] = []
@@ -167,6 +170,7 @@ class Scaler:
             self._lost = lost
             self._tell(grads, lost)
         self._forget(grads)
+        self._refused = [weakref.ref(grad) for grad in grads]
 
     def record_step(self) -> None:
         """A step is made of gradients, by which a scaler does not skip it."""
@@ -233,6 +237,12 @@ class Scaler:
             self.waits = False
             self.log.steps.skip(self.context.ordinal - self.context.first)
             self.log.skipped_steps += 1
+            # what was clipped since by a norm that is bad is bad by that
+            for grad in (grad for reference in self._refused if (grad := reference()) is not None):
+                state = self.context.state_of(grad)
+                if state is not None:
+                    state.skipped = True
+        self._refused = []
 
     def begin_skip(self, grads: list[Tensor]) -> None:
         """The optimizer is called with gradients that it was told to skip."""
