@@ -331,3 +331,31 @@ SENTENCES: list[tuple[str, Any, tuple[Any, ...], list[str]]] = [
 def test_a_chain_tells_what_each_event_did(work: Any, arguments: tuple[Any, ...], said: list[str]) -> None:
     finding = whynan.explain(work, *arguments).findings[0]
     assert [link.summary for link in finding.chain if link.role == "cause"] == said
+
+
+def test_a_finite_number_that_an_infinity_has_made_is_told_to_its_beginning() -> None:
+    def target(x: Tensor) -> Tensor:
+        far = x.log() + 1.0
+        share = 2.0 / far
+        return (1.0 / (share + 0.0)).sum()
+
+    finding = next(f for f in whynan.explain(target, torch.zeros(1)).findings if f.rule == "WN102")
+    told = [link.summary for link in finding.chain if link.role == "cause"]
+    assert "log of 0 is -Inf" in told
+
+
+@pytest.mark.parametrize(("again", "micro"), [(False, 1), (True, 2)])
+def test_what_comes_behind_the_last_backward_of_a_step_is_of_that_one(again: bool, micro: int) -> None:
+    weight = torch.ones(2, requires_grad=True)
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+
+    def work() -> None:
+        (weight * 0).sum().backward()
+        assert weight.grad is not None
+        weight.grad.mul_(1 / weight.grad.norm())
+        if again:
+            (weight * 0).sum().backward()
+        optimizer.step()
+
+    finding = only(traced(work))
+    assert (finding.op, finding.micro) == ("aten.reciprocal.default", micro)

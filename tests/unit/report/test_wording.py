@@ -170,6 +170,9 @@ ITSELF = Member(site=HERE, phase="backward", op="aten.div.Tensor", rule=FORWARD.
         ((member(15, phase="backward"),), "the same in the backward of line 15"),
         ((member(15, rule="WN102"), member(16)), "the same in line 15 (WN102) and in line 16"),
         ((member(7, file="loss.py"),), "the same in loss.py:7"),
+        ((member(HERE.line, "y / z"),), "the same in y / z"),
+        ((member(HERE.line, "y / z", phase="backward"),), "the same in the backward of y / z"),
+        ((ITSELF.model_copy(update={"phase": "forward"}),), "the same in this expression"),
         (tuple(map(member, (3, 4, 5, 6, 7))), "the same in line 3, in line 4 and 3 more places"),
         (
             (Member(site=None, phase="forward", op="aten.log.default", rule=FORWARD.rule),),
