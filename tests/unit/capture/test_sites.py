@@ -142,10 +142,31 @@ def test_two_operations_of_one_line_are_told_apart() -> None:
     assert code(only(traced(lambda: work(torch.zeros(1), torch.ones(1))))) == "x.log()"
 
 
-def test_a_fault_in_a_library_has_both_places(tmp_path: Path) -> None:
+TAGGED = """
+import torch
+
+class Tagged(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+def pool(x):
+    return torch.log(x.as_subclass(Tagged)).sum()
+"""
+"""A library with a kind of tensor of its own, whose override is called below its code."""
+
+
+@pytest.mark.parametrize(
+    ("source", "line", "expression"),
+    [
+        ("import torch\n\ndef pool(x):\n    return torch.log(x).sum()\n", 4, "torch.log(x)"),
+        (TAGGED, 10, "torch.log(x.as_subclass(Tagged))"),
+    ],
+)
+def test_a_fault_in_a_library_has_both_places(tmp_path: Path, source: str, line: int, expression: str) -> None:
     library = tmp_path / "site-packages" / "pooling.py"
     library.parent.mkdir()
-    library.write_text("import torch\n\ndef pool(x):\n    return torch.log(x).sum()\n")
+    library.write_text(source)
     specification = importlib.util.spec_from_file_location("pooling", library)
     assert specification is not None
     assert specification.loader is not None
@@ -156,8 +177,8 @@ def test_a_fault_in_a_library_has_both_places(tmp_path: Path) -> None:
     assert code(finding) == "pooling.pool(torch.zeros(1))"
     inner = finding.library_site
     assert inner is not None
-    assert (Path(inner.file).name, inner.line, inner.function) == ("pooling.py", 4, "pool")
-    assert inner.code == "torch.log(x)"
+    assert (Path(inner.file).name, inner.line, inner.function) == ("pooling.py", line, "pool")
+    assert inner.code == expression
 
 
 def test_torch_itself_is_no_library() -> None:

@@ -7,7 +7,7 @@ import inspect
 import sys
 import weakref
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import torch
 from torch import Tensor
@@ -32,8 +32,14 @@ if TYPE_CHECKING:
 _owners: dict[int, tuple[CodeType, int]] = {}
 
 
+_OVERRIDES: Final = frozenset({"__torch_function__", "__torch_dispatch__"})
+
+
 def _learn(code: CodeType) -> int:
     owner = int(owner_of(code.co_filename))
+    if owner == Owner.LIBRARY and code.co_name in _OVERRIDES:
+        # what a tensor of a library's hands on stands between an operation and the library's code that asked for it
+        owner = int(Owner.TORCH)
     # the code object is kept, so that its id stays its own
     _owners[id(code)] = (code, owner)
     return owner

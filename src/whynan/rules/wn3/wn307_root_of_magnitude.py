@@ -41,8 +41,8 @@ RULE = Rule(
     match_root(
         "abs(x)",
         "|x|",
-        "The slope of a root is infinite at 0, and the sign of 0 is 0: their product is NaN. x rsqrt(|x| + eps) has the same "
-        "values with the sign of x, and a finite slope.",
+        "The slope of a root is infinite at 0; a gradient of 0 that meets it, as by the sign of 0, makes NaN. A small number "
+        "added to |x| inside the root keeps the slope finite: x rsqrt(|x| + eps) for the signed square root.",
     ),
     fixes=(
         *ROOT,
