@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _NEAREST: Final = 0.5
 """Of the possible value nearest to 0, so much at least is a stand-in for what has none that is known."""
-_BINADES: Final = 8.0
+_LAST: Final = 8.0
+"""From this part of the greatest number of a dtype on it is in the last binades."""
 _ROUNDED: Final = 1e-3
 """So far may it exceed that, by rounding."""
 
@@ -69,22 +70,28 @@ def mended(old: Array, new: Array) -> Mask:
     return ~np.isfinite(old) & np.isfinite(new)
 
 
-def steep(name: str, case: Case, new: Mapping[str, Any]) -> Mask:
-    """Where a value had a bad gradient that is finite now, for which the value gave way by no more than half of it.
+def steep(name: str, case: Case, new: Mapping[str, Any], truths: Mapping[str, Truth] | None = None) -> Mask:
+    """Where a value's slope is out of range, is finite now, and the value gave way for that by no more than half of it.
 
-    So the logarithm of what is below the smallest normal number may end there. As far as the shapes tell; of extreme
-    inputs, and in dtypes that are not the run's, a gradient is as good as bad in the last binades.
+    So the logarithm of what is below the smallest normal number may end there. It is asked of programs that compute
+    element by element. Of extreme inputs, and in dtypes that are not the run's, a slope is as good as out of range in
+    the last binades.
     """
     old, given = case.old[name][0], new[name]
     with np.errstate(invalid="ignore", over="ignore"):
         found = np.isfinite(old) & (given != old) & (np.abs(given - old) <= _NEAREST * np.abs(old))
-    of_it = np.zeros(old.shape, dtype=bool)
-    for other, (gradient, _) in case.old.items():
-        if not other.isdecimal() and gradient.shape == old.shape:
-            is_like_the_runs = case.sample.nature != "extreme" and not case.elsewhere
-            most = np.inf if is_like_the_runs else format_of(case.old[other][1]).max / _BINADES
-            of_it |= ~(np.abs(gradient) < most) & np.isfinite(new[other])
-    return found & of_it
+    out_of_range = np.zeros(old.shape, dtype=bool)
+    is_like_the_runs = case.sample.nature != "extreme" and not case.elsewhere
+    for other, (gradient, dtype) in case.old.items():
+        if other.isdecimal() or gradient.shape != old.shape:
+            continue
+        last = format_of(dtype).max / _LAST
+        there = (np.isinf(gradient) if is_like_the_runs else np.abs(gradient) >= last) & np.isfinite(new[other])
+        if truths is not None and (truth := truths.get(other)) is not None:
+            # a slope that has a pole there does not leave the range for being too steep
+            there &= ~(truth.infinite | truth.undefined | truth.undecided) & (np.abs(truth.values) >= last)
+        out_of_range |= there
+    return found & out_of_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +103,8 @@ class Stated:
     there: Mask
     least: Array | None = None
     greatest: Array | None = None
+    given: Array | None = None
+    """What is given there, where it is not that of all that was mended in the whole case."""
 
     @classmethod
     def rounded(cls, name: str, exact: Possible) -> Stated:
@@ -108,8 +117,11 @@ class Stated:
         ``whole``: these are all of the case's elements; else what is given is that of all that was mended.
         """
         old, _ = case.old[self.name]
-        every = steep(self.name, case, new) if self.lack == "steep" else mended(old, new[self.name])
-        given = new[self.name][self.there if whole else every]
+        given = (
+            self.given
+            if self.given is not None
+            else new[self.name][self.there if whole else mended(old, new[self.name])]
+        )
         return StandIn(
             output=int(self.name) if self.name.isdecimal() else None,
             lack=self.lack,

@@ -57,13 +57,21 @@ class Ledger:
     _moves: list[tuple[str, Any, Any]] = field(default_factory=list[tuple[str, Any, Any]])
 
     def add(
-        self, case: Case, new: Mapping[str, Any], truths: Mapping[str, Truth] | None, *, strict: bool, judged: bool
+        self,
+        case: Case,
+        new: Mapping[str, Any],
+        truths: Mapping[str, Truth] | None,
+        *,
+        strict: bool,
+        judged: bool,
+        by_element: bool,
     ) -> None:
         """One more run. ``strict``: every change of a value counts; else only what the truth speaks against.
 
         That is so of gradients in any case: they are sums, which a guard may well have autograd add in another order.
 
-        Without truths, ``judged`` tells that it was asked for and could not be told; what it was not asked for is
+        ``by_element``: of a program that computes one value element by element, as far as it is known. Without truths,
+        ``judged`` tells that it was asked for and could not be told; what it was not asked for is
         left out of the counts.
         """
         for name, (old, dtype) in case.old.items():
@@ -71,10 +79,8 @@ class Ledger:
             usual, rounded = case.usual.get(name, 0.0), case.rounded(name, new)
             found = standing(old, new[name], dtype, truth, usual=usual, rounded=rounded)
             at_all = strict and name.isdecimal()
-            if at_all:
-                found = found.without(steep(name, case, new))
-            elif not name.isdecimal():
-                found = found.without(_of_no_value(case, new, truths or {}, strict=strict, shape=old.shape))
+            if by_element:
+                found = found.without(_left_out(name, case, new, truths, strict=strict))
             self._count(case, name, old, new[name], dtype, found, truth, strict=at_all, judged=judged)
 
     def _count(
@@ -155,18 +161,22 @@ def _example(case: Case, name: str, place: int, old: Any, new: Any, exact: Any) 
     )
 
 
-def _of_no_value(
-    case: Case, new: Mapping[str, Any], truths: Mapping[str, Truth], *, strict: bool, shape: tuple[int, ...]
+def _left_out(
+    name: str, case: Case, new: Mapping[str, Any], truths: Mapping[str, Truth] | None, *, strict: bool
 ) -> Any:
-    """Which elements of a gradient are of values that are bad and have no exact one, or are too steep for theirs.
+    """Which elements are no healthy ones, of a program that computes one value element by element.
 
-    As far as the shapes tell.
+    A value whose slope is out of range, and the gradient there; and the gradient of a value that is bad and has no
+    exact one.
     """
-    found = np.zeros(shape, dtype=bool)
-    for name, (old, _) in case.old.items():
-        if name.isdecimal() and old.shape == shape:
-            found |= ~np.isfinite(old) & truths[name].undefined if name in truths else False
-            found |= steep(name, case, new) if strict else False
+    value, _ = case.old["0"]
+    found = np.zeros(case.old[name][0].shape, dtype=bool)
+    if found.shape != value.shape:
+        return found
+    if strict:
+        found |= steep("0", case, new, truths)
+    if name != "0" and truths is not None and "0" in truths:
+        found |= ~np.isfinite(value) & truths["0"].undefined
     return found
 
 

@@ -28,6 +28,7 @@ _WITHIN: Final = 8
 """Of the distance to the next number, less than a quarter is rounded away on either side of a power of two."""
 _LOGARITHMS: Final = ("log", "xlogy")
 _LIGHT: Final = TORCH.having("elementwise", "pointwise", "reduction", "view", "movement", "see-through")
+_BY_ELEMENT: Final = TORCH.having("elementwise", "pointwise")
 _SIDES: Final = 4
 BESIDE: Final = 1e-6
 """So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
@@ -132,6 +133,15 @@ def takes_logarithms(original: TestedProgram, case: Case) -> bool:
     except UnknowableError:
         return False
     return any(step.op.lower().removeprefix("aten.").startswith(_LOGARITHMS) for step in program.steps)
+
+
+def is_by_element(original: TestedProgram, case: Case) -> bool:
+    """Whether all that the original computes is of one element of each of its operands, as far as that is known."""
+    try:
+        program = original.oracle_program(case.sample.arguments, case.sample.needs_grad)
+    except UnknowableError:
+        return False
+    return all(base_name(step.op).rstrip("_") in _BY_ELEMENT for step in program.steps)
 
 
 def is_light(original: TestedProgram, case: Case) -> bool:

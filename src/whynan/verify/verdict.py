@@ -32,6 +32,7 @@ from whynan.verify.truth import (
     BESIDE,
     UnknowableError,
     excused_truths,
+    is_by_element,
     is_light,
     nearby_truths,
     nearest_values,
@@ -138,6 +139,7 @@ class Judgement:
         self.healthy: dict[str, Healthy] = {}
         self.unknown: tuple[float, float] | None = None
         self.stand_ins: dict[tuple[int | None, Lack], StandIn] = {}
+        self._computes_by_element: bool | None = None
         self.far_off = 0
         self.cut_short = False
         self.forward: bool | None = None
@@ -225,10 +227,17 @@ class Judgement:
             cut = self._cut(case, new)
             if cut is None:
                 self.missing = "inputs as large as the captured ones"
-                self.near.add(case, new, None, strict=self.strict, judged=True)
+                self.near.add(case, new, None, strict=self.strict, judged=True, by_element=False)
                 return
             if cut is not case:
-                self.near.add(case, new, None, strict=self.strict and not self.silent, judged=False)
+                self.near.add(
+                    case,
+                    new,
+                    None,
+                    strict=self.strict and not self.silent,
+                    judged=False,
+                    by_element=self._by_element(case),
+                )
                 small, new = cut, self._run_repaired(cut)
         known = self._weigh(small, new, self.near)
         rounded: Mapping[str, Any] = {}
@@ -280,9 +289,9 @@ class Judgement:
             # a logarithm out of its domain by rounding is known as far as that
             known_otherwise = np.isfinite(nearest.get(name, np.nan)) | rounded.get(name, False)
             stated += inexact(name, old, np.where(known_otherwise, np.nan, new[name]), dtype, truth)
-        for name, (old, _) in case.old.items() if self.strict else ():
-            if name.isdecimal() and (there := steep(name, case, new)).any():
-                stated.append(Stated(name, "steep", there, old, old))
+        if self.strict and self._by_element(case) and (there := steep("0", case, new, known)).any():
+            exact = known["0"].values
+            stated.append(Stated("0", "steep", there, exact, exact, new["0"][there]))
         told = self._state(case, seen, self._without_limits(case, new, stated))
         told += [self.stand_ins[int(name), "unknown"] for name in rounded]
         if not any(given.gradient_zero for given in told):
@@ -438,7 +447,7 @@ class Judgement:
             if number in asked:
                 self._weigh(case, new, ledger)
             else:
-                ledger.add(case, new, None, strict=self.strict, judged=False)
+                ledger.add(case, new, None, strict=self.strict, judged=False, by_element=self._by_element(case))
 
     def _overflows_before(self, case: Case, new: dict[str, Any]) -> bool:
         """Whether an extreme input overflows in both forms of a function, where it is scaled before they part.
@@ -479,7 +488,7 @@ class Judgement:
                     found = excused_truths(self.repaired, case, new, found)
             except UnknowableError as what:
                 self.missing = str(what)
-        ledger.add(case, new, found, strict=self.strict, judged=found is None)
+        ledger.add(case, new, found, strict=self.strict, judged=found is None, by_element=self._by_element(case))
         if self.asked.widens and found is not None:
             self._check_widened(case, new, found)
         return found
@@ -493,6 +502,18 @@ class Judgement:
                 exact = float(known[name].values[place])
                 wrong = Example(case.sample.title, name, place, float(old[place]), float(new[name][place]), exact)
                 raise RejectedError(wording.invented_value_text(wrong))
+
+    def _by_element(self, case: Case) -> bool:
+        """Whether one value is computed, each element of it from one element of what comes in.
+
+        Of fresh inputs only where what is given in place of exact values is stated: nothing else of them is told.
+        """
+        if case.sample.nature != "captured" and not self.stand_ins:
+            return False
+        if self._computes_by_element is None:
+            values = [name for name in case.old if name.isdecimal()]
+            self._computes_by_element = values == ["0"] and is_by_element(self.original, case)
+        return self._computes_by_element
 
     def _needs_truth(self, case: Case, new: dict[str, Any]) -> bool:
         """Whether the truth of a case has to be known."""

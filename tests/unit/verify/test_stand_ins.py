@@ -326,3 +326,75 @@ def test_a_limit_may_be_larger_than_all_that_is_healthy() -> None:
 
     verdicts = [judge(lambda k, x: (k * x).sin() / x, one, given, kind="reformulation") for one in (mended, halved)]
     assert [found.status for found in verdicts] == ["verified", "rejected"]
+
+
+def trap(x: Any) -> Any:
+    return torch.where(x > 0, x.sqrt(), x - 3)
+
+
+def wrong_trap(x: Any) -> Any:
+    """The derivative is mended, and a constant that has nothing to do with it is another."""
+    return torch.where(x > 0, torch.where(x > 0, x, 1).sqrt(), x - 1.8)
+
+
+def limited(y: Any) -> Any:
+    return torch.where(y == 0, 1, y.sin() / torch.where(y == 0, 1, y))
+
+
+def ended(x: Any) -> Any:
+    return x.clamp(min=torch.finfo(x.dtype).tiny).log()
+
+
+def lost_beside(a: Any, b: Any) -> Any:
+    """A second output whose gradients are lost where the first has no value."""
+    first = torch.where(a < 0, 0, torch.where(a < 0, 1, a).log() - b)
+    return first, torch.where(a < 0, a.detach(), a) * torch.where(a < 0, b.detach(), b)
+
+
+def lost_row(a: Any, b: Any) -> Any:
+    """A product whose second factor has lost the gradient of a row of the same number."""
+    return torch.where(a < 0, 0, torch.where(a < 0, 1, a).log()) @ torch.cat([b[:1].detach(), b[1:]])
+
+
+SQUARE = torch.tensor([[0.7, -1.0, 1.2], [1.1, 0.8, 0.6], [0.9, 1.3, 0.5]])
+NOT_STATED = {
+    "a constant beside a mended derivative": (trap, wrong_trap, {"x": [4.0, -1.0, 0.5, 9.0, 2.0, 1.5]}),
+    "a value moved at a pole of its derivative": (
+        lambda x: x.sqrt() + 5,
+        lambda x: torch.where(x == 0, 3, torch.where(x == 0, 1, x).sqrt() + 5),
+        {"x": [4.0, 0.0, 0.5, 9.0]},
+    ),
+    "what is moved on fresh inputs alone": (
+        lambda x, y: x.log() + y.sin() / y,
+        lambda x, y: ended(x) + limited(y),
+        {"x": [4.0, 1.0, 0.5, 9.0], "y": [1.0, 0.0, 2.0, 3.0]},
+    ),
+    "a gradient of another output": (
+        lambda a, b: (a.log() - b, a * b),
+        lost_beside,
+        {"a": [0.3, -2.0, 1.0, 4.0], "b": [1.0, 3.0, 1.0, 2.0]},
+    ),
+    "a gradient of the same place in a square": (
+        lambda a, b: a.log() @ b,
+        lost_row,
+        {"a": SQUARE.tolist(), "b": SQUARE.abs().tolist()},
+    ),
+}
+
+
+@pytest.mark.parametrize("why", list(NOT_STATED))
+def test_what_is_not_stated_is_not_excused(why: str) -> None:
+    original, repaired, given = NOT_STATED[why]
+    values = {name: torch.tensor(numbers, requires_grad=True) for name, numbers in given.items()}
+    assert judge(original, repaired, [values], kind="guard").status in ("rejected", "distorting")
+
+
+def test_what_is_stated_of_a_large_input_is_known_of_a_part_of_it() -> None:
+    """Of the part that is looked at a sum is another, and so may be the value there."""
+    x, y = torch.linspace(0.5, 1.5, 400), torch.full((400,), 0.2)
+    x[3] = 1e-40
+    given = {"x": x.requires_grad_(), "y": y}
+    found = judge(lambda x, y: x.log() + y.sum(), lambda x, y: ended(x) + y.sum(), [given], kind="guard")
+    assert found.status == "distorting"
+    found = judge(lambda x: x.log(), ended, [{"x": given["x"]}], kind="guard")
+    assert (found.status, [s.count for s in found.stand_ins]) == ("guarded", [None])
