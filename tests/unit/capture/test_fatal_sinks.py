@@ -388,6 +388,25 @@ def test_a_mask_may_be_a_parameter(trained: bool, watched: bool) -> None:
         assert traced(work).verdict == "clean"
 
 
+@pytest.mark.parametrize("mode", ["trace", "watch"])
+def test_a_trained_parameter_may_be_made_of_infinities(mode: str) -> None:
+    mask, weight = nn.Parameter(torch.tensor([0.0, -float("inf"), 1.0])), nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.SGD([mask, weight], lr=0.1)
+
+    def work() -> None:
+        for _ in range(3):
+            (mask.softmax(0) * weight).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    if mode == "trace":
+        assert traced(work).verdict == "clean"
+    else:
+        with whynan.watch(optimizer) as watch:
+            work()
+        assert watch.report.verdict == "clean"
+
+
 @pytest.mark.parametrize("watched", [True, False])
 def test_an_infinity_that_comes_into_a_parameter_later_is_a_sink(watched: bool) -> None:
     weight = nn.Parameter(torch.ones(3))
@@ -422,6 +441,11 @@ def test_a_shape_may_be_asked_of_memory_that_nobody_wrote() -> None:
     try:
         assert traced(work).verdict == "clean"
         finding = only(traced(lambda: convolution(torch.empty(1, 1, 8, 8)).sum().item()))
+        model = nn.Linear(3, 3)
+        model.register_forward_hook(lambda _module, _given, out: out + torch.empty(3))
+        with torch.no_grad():
+            inside = only(traced(lambda: model(torch.ones(2, 3)).argmax(1)))
     finally:
         torch.use_deterministic_algorithms(False)
-    assert finding.rule == "WN002"
+    assert finding.rule == inside.rule == "WN002"
+    assert inside.severity == "error"

@@ -146,7 +146,7 @@ class Patches:
                 if lane is not None:
                     call_untraced_fenced(context, _module_ends, lane)
             if lane is not None and not lane.modules:
-                call_untraced_fenced(context, _module_returned, tracer, only, module, out)
+                call_untraced_fenced(context, _module_returned, tracer, only, module, (args, kwargs), out)
                 raise_if_stopped(ending)
             return out
 
@@ -256,13 +256,13 @@ def _module_ends(lane: Any) -> None:
     lane.module = lane.modules[-1] if lane.modules else 0
 
 
-def _module_returned(tracer: Tracer, only: ModuleFilter | None, module: Any, out: Any) -> None:
+def _module_returned(tracer: Tracer, only: ModuleFilter | None, module: Any, given: Any, out: Any) -> None:
     lane = tracer.context.lane()
     if lane.closure or lane.engine_depth or tracer.context.target is module:
         # inside of the engine it is a checkpoint's forward, run again
         return
     tracer.deferred.run_checks()
-    tracer.bad.sinks.record_module_output(out)
+    tracer.bad.sinks.record_module_output(given, out)
     if only is not None:
         only.met(out)
     tracer.end_stretch()

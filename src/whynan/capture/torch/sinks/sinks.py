@@ -236,7 +236,8 @@ class Sinks:
             state = self.context.state_of(p)
             if state is None and is_readable(p) and is_bad(p.detach()):
                 self.entries.enter_parameter(p, self.context.lane().optimizer_site)
-            elif state is not None and state.plane is not None:
+                state = self.context.state_of(p)
+            if state is not None and state.plane is not None:
                 self._written.set(whole, self.context.labels.labels_in(state.plane) & self.context.labels.literals)
 
     def consume(self, leaf: Tensor, kind: SinkKind) -> None:
@@ -289,26 +290,35 @@ class Sinks:
 
     # -- outputs and observation -----------------------------------------------------------------------------------
 
-    def record_module_output(self, out: Any) -> None:
-        """An outermost module call has ended."""
+    def record_module_output(self, given: Any, out: Any) -> None:
+        """An outermost module call has ended; ``given``: its arguments.
+
+        What it makes of memory that it was given and that nobody has written is asked for its shape.
+        """
         self.log.fatal_seen = True
         if not self.context.marked:
             return
+        empty: frozenset[int] | None = None
         for name, tensor in tensors_of(out, "output"):
             if self.context.state_of(tensor) is not None:
-                made = [s for s in self.sink(tensor, "output", name, True) if not self._is_of_empty(s)]
+                made = self.sink(tensor, "output", name, True)
+                if made:
+                    empty = self._unwritten(given) if empty is None else empty
+                    made = [sink for sink in made if not sink.labels or not sink.labels <= empty]
                 if tensor.requires_grad:
                     # whether a backward follows is known only later
                     self.log.outputs += [(sink, self.context.ordinal) for sink in made]
                 else:
                     self.log.found += made
 
-    def _is_of_empty(self, sink: Sink) -> bool:
-        """Whether all that is bad comes from memory nobody wrote: of what a shape was asked with, nothing is read."""
-        births = [self.context.labels.birth(label) for label in sink.labels]
-        return bool(births) and all(
-            birth.note is not None and birth.note.kind == "uninitialised" and birth.element.tensor is None
-            for birth in births
+    def _unwritten(self, given: Any) -> frozenset[int]:
+        """The labels of what some values hold of memory that nobody has written."""
+        labels = self.context.labels
+        states = (self.context.state_of(tensor) for _, tensor in tensors_of(given, ""))
+        held = (labels.labels_in(s.plane) for s in states if s is not None and s.plane is not None)
+        births = {label: labels.birth(label) for found in held for label in found}
+        return frozenset(
+            label for label, birth in births.items() if birth.note is not None and birth.note.kind == "uninitialised"
         )
 
     def release_outputs(self) -> None:
