@@ -73,6 +73,8 @@ UNREACHED = frozenset(
         "_ancestors",
         # of an operation that cannot run without it
         "_numbers_wrapped",
+        # of what torch makes of a zero tensor
+        "_is_on_meta",
         # one constant that stands in two tensors
         "Entries._again",
         *("Scaler._tell", "ScaleFallCounter.forget", "Capture.set_scale_fall", "Capture.set_start_place"),

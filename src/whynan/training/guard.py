@@ -6,6 +6,7 @@ Nothing is done for an operation, and nothing is copied but the losses, which ar
 from __future__ import annotations
 
 import functools
+import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,10 +20,10 @@ from whynan.capture.torch.sinks.gradients import (
     Raised,
     StepEvidence,
     bad_parameters,
+    count_infinities,
     device_of,
     gather_evidence,
     gradients_of,
-    has_nan,
     parameters_of,
 )
 from whynan.capture.torch.sinks.values_read import Observations, Read, bad_elements_held, is_nonfinite_error
@@ -78,8 +79,8 @@ class Guard:
         self.here = ThreadState()
         self._hooks = StepHooks(self.fail)
         self._steps: Identities[int] = Identities()
-        self._infinite: Identities[bool] = Identities()
-        """Parameters that held an infinity before their first step, as a mask does."""
+        self._infinite: Identities[float] = Identities()
+        """How many infinities parameters held before their first step, as a mask does."""
         self.steps = 0
         """How many the optimizer has tried that has tried the most, be it there or not."""
         self.history = History(told)
@@ -156,8 +157,8 @@ class Guard:
         if attempts == 1:
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                 for parameter in bad_parameters(optimizer):
-                    if not has_nan(parameter):
-                        self._infinite.set(parameter, True)
+                    if (number := count_infinities(parameter)) < math.inf:
+                        self._infinite.set(parameter, number)
 
     def parameters(self) -> list[Any]:
         """All that the optimizers move that have stepped."""
@@ -204,7 +205,7 @@ class Guard:
         """How many parameters of the optimizers watched are NaN or Inf now, but infinities that always were."""
         judged = (o for o in self.optimizers() if self._watches(o))
         bad = {id(p): p for optimizer in judged for p in bad_parameters(optimizer)}
-        return sum(has_nan(p) or not self._infinite.get(p) for p in bad.values())
+        return sum(count_infinities(p) > (self._infinite.get(p) or 0) for p in bad.values())
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         closure = args[1] if len(args) > 1 else kwargs.get("closure")

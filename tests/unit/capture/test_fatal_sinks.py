@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -407,9 +409,10 @@ def test_a_trained_parameter_may_be_made_of_infinities(mode: str) -> None:
         assert watch.report.verdict == "clean"
 
 
+@pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize("watched", [True, False])
-def test_an_infinity_that_comes_into_a_parameter_later_is_a_sink(watched: bool) -> None:
-    weight = nn.Parameter(torch.ones(3))
+def test_an_infinity_that_comes_into_a_parameter_later_is_a_sink(watched: bool, masked: bool) -> None:
+    weight = nn.Parameter(torch.tensor([1.0, 1.0, 1.0, -float("inf") if masked else 1.0]))
     optimizer = torch.optim.SGD([weight], lr=0.1)
 
     def work() -> None:
@@ -449,3 +452,13 @@ def test_a_shape_may_be_asked_of_memory_that_nobody_wrote() -> None:
         torch.use_deterministic_algorithms(False)
     assert finding.rule == inside.rule == "WN002"
     assert inside.severity == "error"
+
+
+def test_a_gradient_of_another_layout_is_left_to_torch() -> None:
+    weight = torch.ones(3, 3, requires_grad=True)
+
+    def work() -> None:
+        with contextlib.suppress(RuntimeError):
+            (weight * 2).backward(torch.eye(3).to_sparse_csr())
+
+    assert traced(work).verdict == "clean"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import weakref
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -183,7 +184,7 @@ def differentiated_in(root: Tensor, gradient: Any) -> Tensor | None:
     if here is None or here.numel() == 1 or not isinstance(gradient, torch.Tensor) or _is_wrapped(gradient):
         return None
     given = local(gradient)
-    if given is None or given.shape != here.shape or given.is_sparse:
+    if given is None or given.shape != here.shape or given.layout is not torch.strided:
         return None
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
         return given != 0
@@ -265,10 +266,13 @@ def is_finite(tensor: Tensor) -> bool:
     return here is None or bool(torch.isfinite(stored_values(here)).all())
 
 
-def has_nan(tensor: Tensor) -> bool:
-    """Whether what this process can read of a tensor holds NaN."""
+def count_infinities(tensor: Tensor) -> float:
+    """How many infinities what this process can read of a tensor holds; infinitely many where it holds NaN."""
     here = local(tensor)
-    return here is not None and bool(torch.isnan(stored_values(here)).any())
+    values = None if here is None else stored_values(here)
+    if values is None:
+        return 0
+    return math.inf if bool(torch.isnan(values).any()) else int(torch.isinf(values).sum())
 
 
 def device_of(optimizers: Iterable[Any]) -> str:
