@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _BORN: Final = ("overflow", "pole", "invalid")
 _FAR_OUT: Final = {"bfloat16": 2.0**32, "float32": 2.0**32, "float64": 2.0**256}
 """The fourth root of the greatest number of each wide dtype."""
+_SUMS_OF_INFINITY: Final = frozenset({"WN103", "WN104", "WN105"})
 _MOST_BETWEEN: Final = 2
 """So many operations may lie between a number and what two births make of it."""
 Told = tuple[tuple["Finding", ...], tuple["Finding", ...]]
@@ -178,20 +179,22 @@ def _are_of_the_same_samples(one: Finding, other: Finding) -> bool:
 
 
 def _read_one_entry(one: Finding, other: Finding) -> bool:
-    """Whether an infinity of the same data has come in, of which both have made NaN."""
+    """Whether an infinity of the same data has come in, of which two sums of one function have made NaN."""
     mine, yours = (finding.data for finding in (one, other))
-    if mine is None or mine != yours or (mine.kind == "batch" and not mine.rows):
+    if mine is None or mine != yours or not {one.rule, other.rule} <= _SUMS_OF_INFINITY:
         return False
     first, second = (next((link for link in f.chain if link.role == "cause"), None) for f in (one, other))
     is_entry = first is not None and first.typed_summary.kind == "holds"
-    return is_entry and first == second and one.phase == other.phase
+    return is_entry and first == second and one.phase == other.phase and _function(one) == _function(other)
 
 
 def _read_one_zero(one: Finding, other: Finding) -> bool:
     """Whether two expressions of one function, of which one may fail in its derivative, read one 0 by one name."""
     if one.phase == other.phase or _function(one) is None or _function(one) != _function(other):
         return False
-    return _place_in_tensor(one) == _place_in_tensor(other) and bool(_zeros_read(one) & _zeros_read(other))
+    if _place_in_tensor(one) != _place_in_tensor(other) or not _zeros_read(one) & _zeros_read(other):
+        return False
+    return _end_alike(_operand_causes(one), _operand_causes(other))
 
 
 def _zeros_read(finding: Finding) -> set[str]:

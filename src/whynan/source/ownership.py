@@ -10,7 +10,7 @@ import sys
 import sysconfig
 from enum import IntEnum
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 if TYPE_CHECKING:
     from types import CodeType
@@ -108,26 +108,29 @@ def _owner_of_path(filename: str) -> Owner:
 
 def _owner_in_target(path: str) -> Owner:
     """Whose a file is that ``pip install --target`` may have put into any folder of ``sys.path``."""
-    for entry in sys.path:
-        folder = _folder(entry)
-        if entry and path.startswith(folder) and (installed := _installed_names(folder)):
-            name = path[len(folder) :].partition(os.sep)[0]
-            if name in installed:
-                return Owner.TORCH if name in _TORCH_PACKAGES else Owner.LIBRARY
+    # Python passes over what is no text
+    for entry in cast("list[object]", sys.path):
+        try:
+            folder = _folder(entry) if isinstance(entry, str) and entry else None
+            if folder is None or not path.startswith(folder):
+                continue
+            name = path[len(folder) :]
+            if name in _installed_files(folder):
+                return Owner.TORCH if name.partition(os.sep)[0] in _TORCH_PACKAGES else Owner.LIBRARY
+        except (OSError, ValueError):  # the working directory was removed, a record that cannot be read
+            continue
     return Owner.USER
 
 
 @cache
-def _installed_names(folder: str) -> frozenset[str]:
-    """The packages and modules in a folder that the records of its distributions name; none of a plain folder."""
+def _installed_files(folder: str) -> frozenset[str]:
+    """The files in a folder that the records of its distributions name; none of a plain folder."""
     import importlib.metadata
 
-    found: set[str] = set()
-    for distribution in importlib.metadata.distributions(path=[folder]):
-        record = distribution.read_text("RECORD") or ""
-        # what is installed for editing has left nothing but its metadata
-        found.update(re.split("[/,]", line, maxsplit=1)[0] for line in record.splitlines())
-    return frozenset(name for name in found if name.partition(".")[2] in ("", "py"))
+    records = (one.read_text("RECORD") or "" for one in importlib.metadata.distributions(path=[folder]))
+    # what is installed for editing has left nothing but its metadata
+    lines = (line.partition(",")[0] for record in records for line in record.splitlines())
+    return frozenset(os.path.normcase(line.replace("/", os.sep)) for line in lines)
 
 
 @lru_cache(maxsize=4096)

@@ -6,7 +6,6 @@ Nothing is done for an operation, and nothing is copied but the losses, which ar
 from __future__ import annotations
 
 import functools
-import math
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,6 +37,8 @@ from whynan.training.updates import WatchDetectors
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol
+
+    from torch import Tensor
 
     from whynan.source.decisions import Decision
     from whynan.training.evaluations import Evaluations
@@ -79,7 +80,7 @@ class Guard:
         self.here = ThreadState()
         self._hooks = StepHooks(self.fail)
         self._steps: Identities[int] = Identities()
-        self._infinite: Identities[float] = Identities()
+        self._infinite: Identities[Tensor] = Identities()
         """How many infinities parameters held before their first step, as a mask does."""
         self.steps = 0
         """How many the optimizer has tried that has tried the most, be it there or not."""
@@ -156,8 +157,8 @@ class Guard:
         self.steps = max(self.steps, attempts)
         if attempts == 1:
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-                for parameter in bad_parameters(optimizer):
-                    if (number := count_infinities(parameter)) < math.inf:
+                for parameter in parameters_of(optimizer):
+                    if (number := count_infinities(parameter)) is not None:
                         self._infinite.set(parameter, number)
 
     def parameters(self) -> list[Any]:
@@ -205,7 +206,12 @@ class Guard:
         """How many parameters of the optimizers watched are NaN or Inf now, but infinities that always were."""
         judged = (o for o in self.optimizers() if self._watches(o))
         bad = {id(p): p for optimizer in judged for p in bad_parameters(optimizer)}
-        return sum(count_infinities(p) > (self._infinite.get(p) or 0) for p in bad.values())
+        return sum(not self._always_were(p) for p in bad.values())
+
+    def _always_were(self, parameter: Any) -> bool:
+        """Whether a bad parameter held so many infinities before its first step, and no NaN."""
+        before, now = self._infinite.get(parameter), count_infinities(parameter)
+        return before is not None and now is not None and 0 < int(now) <= int(before)
 
     def _before(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         closure = args[1] if len(args) > 1 else kwargs.get("closure")

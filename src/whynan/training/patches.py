@@ -113,7 +113,7 @@ class TrainingPatches:
         here = self._guard.here
         if not self._guard.on or torch.compiler.is_compiling():
             return
-        if kwargs.get("accumulate_grad") and not is_capturing() and not here.depth:
+        if kwargs.get("accumulate_grad") and not is_capturing():
             # gradients that are only asked for may go anywhere; below the modes of the program and a replay
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
                 here.losses.record_backward(t_outputs, args[0] if args and isinstance(args[0], (list, tuple)) else ())

@@ -236,9 +236,10 @@ def test_a_step_that_a_scaler_skips_is_clean_and_counted(fused: bool) -> None:
     assert report.coverage.skipped_steps == 1
 
 
-def test_a_last_step_that_a_scaler_skips_may_have_been_clipped() -> None:
-    """The norm of all gradients is NaN, and so is each of them then."""
-    weight, other = torch.ones(4, requires_grad=True), torch.ones(2, requires_grad=True)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_last_step_that_a_scaler_skips_may_have_been_clipped(dtype: torch.dtype) -> None:
+    """The norm of all gradients is NaN, and so is each of them then; of each dtype they are looked at by themselves."""
+    weight, other = torch.ones(4, requires_grad=True), torch.ones(2, dtype=dtype, requires_grad=True)
     optimizer = torch.optim.AdamW([weight, other])
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
 
@@ -454,11 +455,28 @@ def test_a_shape_may_be_asked_of_memory_that_nobody_wrote() -> None:
     assert inside.severity == "error"
 
 
-def test_a_gradient_of_another_layout_is_left_to_torch() -> None:
+LAYOUTS = {
+    "refused": (lambda w: w * 2, lambda: torch.eye(3).to_sparse_csr()),
+    "csr": (lambda w: (w * 1).to_sparse_csr(), lambda: torch.ones(3, 3).to_sparse_csr()),
+    "nested": (
+        lambda w: torch.nested.as_nested_tensor([w[0], w[1, :2]]),
+        lambda: torch.nested.nested_tensor([torch.ones(3), torch.ones(2)]),
+    ),
+    "mkldnn": (lambda w: (w * 1).to_mkldnn(), lambda: torch.ones(3, 3).to_mkldnn()),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR:UserWarning", "ignore:The PyTorch API of nested:UserWarning")
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+def test_a_gradient_of_another_layout_is_left_to_torch(layout: str) -> None:
     weight = torch.ones(3, 3, requires_grad=True)
+    root, gradient = LAYOUTS[layout]
 
     def work() -> None:
         with contextlib.suppress(RuntimeError):
-            (weight * 2).backward(torch.eye(3).to_sparse_csr())
+            root(weight).backward(gradient())
 
     assert traced(work).verdict == "clean"
+    with whynan.watch(torch.optim.SGD([weight], lr=0.1)) as watch:
+        work()
+    assert watch.report.verdict == "clean"

@@ -120,8 +120,8 @@ def test_links_do_not_hide_an_owner(tmp_path: Path) -> None:
 def test_what_pip_has_put_into_a_target_folder_is_a_librarys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     target, plain = tmp_path / "deps", tmp_path / "src"
     records = {
-        target / "thing-1.0.dist-info": "thing/__init__.py,sha256=a,1\nsolo.py,,\n../bin/thing,,\n",
-        target / "torch-9.dist-info": "torch/__init__.py,,\n",
+        target / "thing-1.0.dist-info": "thing/deep/loss.py,sha256=a,1\nsolo.py,,\n../bin/thing,,\n",
+        target / "torch-9.dist-info": "torch/nn.py,,\n",
         plain / "mine.egg-info": "",
     }
     for folder, record in records.items():
@@ -129,7 +129,19 @@ def test_what_pip_has_put_into_a_target_folder_is_a_librarys(monkeypatch: pytest
         (folder / "RECORD").write_text(record)
     monkeypatch.setattr(sys, "path", [*sys.path, str(target), str(plain)])
     assert owner_of(str(target / "thing" / "deep" / "loss.py")) is Owner.LIBRARY
+    assert owner_of(str(target / "thing" / "mine.py")) is Owner.USER
     assert owner_of(str(target / "solo.py")) is Owner.LIBRARY
     assert owner_of(str(target / "torch" / "nn.py")) is Owner.TORCH
     assert owner_of(str(target / "train.py")) is Owner.USER
     assert owner_of(str(plain / "mine" / "train.py")) is Owner.USER
+
+
+@pytest.mark.parametrize("entry", [None, 3, b"bytes", "relative"])
+def test_whatever_stands_on_the_path_does_no_harm(
+    entry: object, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    metadata = tmp_path / "thing-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "RECORD").write_bytes(b"caf\xe9.py,,\n")
+    monkeypatch.setattr(sys, "path", [entry, *sys.path, str(tmp_path)])
+    assert owner_of(str(tmp_path / "train.py")) is Owner.USER

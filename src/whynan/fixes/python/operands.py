@@ -1,8 +1,9 @@
-"""An operand of a call of the user's, written otherwise where the call is."""
+"""An operand of a call of the user's, written otherwise where the call is, or where the program makes the number."""
 
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.match import Match
@@ -19,8 +20,9 @@ from whynan.source.text import apply_edits, is_python
 if TYPE_CHECKING:
     from whynan.fixes.python.candidates import Spot
     from whynan.fixes.python.edit import Edited
-    from whynan.records import Finding
+    from whynan.records import ChainLink, Finding
     from whynan.records.intents import OperandIntent
+    from whynan.source.text import Place
 
 _WHOLE: Final = pattern("x")[1]
 
@@ -73,3 +75,82 @@ def _operand(call: ast.AST, intent: OperandIntent) -> ast.expr | None:
     if given is not None or any(isinstance(a, ast.Starred) for a in call.args):
         return given
     return call.args[intent.position] if len(call.args) > intent.position else None
+
+
+# -- A number bounded where a distribution is given it, of which that then takes a logarithm ---------------------------
+
+
+_OUT_OF_DOMAIN: Final = ("where(x <= 0, {}, x)", "0 or below")
+_AT_POLE: Final = ("where(x == 0, {}, x)", "0")
+_BOUNDS: Final = {
+    **dict.fromkeys(("WN201", "WN202", "WN302"), _OUT_OF_DOMAIN),
+    **dict.fromkeys(("WN101", "WN102"), _AT_POLE),
+}
+"""By the rule: what takes the place of a number, and of which."""
+_LEAST: Final = {"float16": "1e-3", "bfloat16": "1e-2", "float64": "1e-12"}
+_LEAST_OF_FLOAT32: Final = "1e-6"
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEdit:
+    """An edit where a number is made: the text afterwards, and what is given in place of what."""
+
+    title: str
+    edited: str
+    instead: str
+
+
+def producer_of(finding: Finding) -> ChainLink | None:
+    """What made the number of which a library's code has no finite value; None where it is the program's own code."""
+    at_fault = next((o for o in finding.element.operands if o.name in ("self", "other") and _is_edge(o.value)), None)
+    if finding.phase == "backward" or finding.rule not in _BOUNDS or at_fault is None or at_fault.expression:
+        return None
+    made = [link for link in finding.chain if link.role == "cause"][-1:]
+    given = (link for link in made if link.site is not None and link.site != finding.site)
+    return next((link for link in given if link.typed_summary.values.get("result") == at_fault.value), None)
+
+
+def _is_edge(value: object) -> bool:
+    return isinstance(value, (int, float)) and value <= 0
+
+
+def producer_edit(text: str, finding: Finding) -> ProducerEdit | Declined | None:
+    """The edit of a file's text where a distribution is given the number; why it cannot be written; None if it is none.
+
+    Nothing else reads what is written there.
+    """
+    made = producer_of(finding)
+    spot = None if made is None else spot_of(text, finding.model_copy(update={"site": made.site}))
+    given = None if spot is None or isinstance(spot, str) else _given_to_distribution(spot)
+    if spot is None or isinstance(spot, str) or given is None:
+        return None
+    replacement, whose = _BOUNDS[finding.rule]
+    least = _LEAST.get(finding.element.dtype, _LEAST_OF_FLOAT32)
+    title = f"{least} in place of what is {whose}, where it is given"
+    edited = rewritten(spot, given, title, replacement.format(least))
+    instead = f"where {spot.place.code(given)} is {whose}, {least} is given to the distribution, with a gradient of 0"
+    return ProducerEdit(title, edited, instead) if isinstance(edited, str) else edited
+
+
+def _given_to_distribution(spot: Spot) -> ast.expr | None:
+    """The argument of a distribution of PyTorch's that an expression is, or the one name that it is given."""
+    place, node = spot.place, spot.birth
+    match place.parents.get(node):
+        case ast.Call() | ast.keyword() if isinstance(node, ast.expr) and _is_argument(place, node):
+            return node
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if value is node:
+            named = [n for n in ast.walk(place.function(node)) if isinstance(n, ast.Name) and n.id == name]
+            given = [n for n in named if isinstance(n.ctx, ast.Load) and _is_argument(place, n)]
+            is_one = sum(isinstance(n.ctx, ast.Store) for n in named) == len(given) == 1
+            return given[0] if is_one else None
+        case _:
+            return None
+
+
+def _is_argument(place: Place, node: ast.expr) -> bool:
+    parent = place.parents[node]
+    call = place.parents[parent] if isinstance(parent, ast.keyword) else parent
+    if not isinstance(call, ast.Call) or node is call.func:
+        return False
+    names = place.meaning(call.func)
+    return names is not None and list(names[:2]) == ["torch", "distributions"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 import weakref
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -12,7 +11,7 @@ import torch
 
 from whynan.capture.torch.names import Identities
 from whynan.capture.torch.provenance.interventions import dense, stored_values
-from whynan.capture.torch.shadow_memory import local
+from whynan.capture.torch.shadow_memory import is_strided, local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -180,11 +179,12 @@ def differentiated_in(root: Tensor, gradient: Any) -> Tensor | None:
 
     So a program goes on from the gradients of a remote part, of a checkpoint, of a cache.
     """
-    here = local(root)
-    if here is None or here.numel() == 1 or not isinstance(gradient, torch.Tensor) or _is_wrapped(gradient):
+    if not isinstance(gradient, torch.Tensor) or _is_wrapped(root) or _is_wrapped(gradient):
         return None
-    given = local(gradient)
-    if given is None or given.shape != here.shape or given.layout is not torch.strided:
+    here, given = local(root), local(gradient)
+    if here is None or given is None or not (is_strided(here) and is_strided(given)):
+        return None
+    if here.numel() == 1 or given.shape != here.shape:
         return None
     with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
         return given != 0
@@ -266,13 +266,13 @@ def is_finite(tensor: Tensor) -> bool:
     return here is None or bool(torch.isfinite(stored_values(here)).all())
 
 
-def count_infinities(tensor: Tensor) -> float:
-    """How many infinities what this process can read of a tensor holds; infinitely many where it holds NaN."""
+def count_infinities(tensor: Tensor) -> Tensor | None:
+    """How many infinities what this process can read of a tensor holds, none where it holds NaN; not waited for."""
     here = local(tensor)
-    values = None if here is None else stored_values(here)
-    if values is None:
-        return 0
-    return math.inf if bool(torch.isnan(values).any()) else int(torch.isinf(values).sum())
+    if here is None:
+        return None
+    values = stored_values(here)
+    return torch.where(torch.isnan(values).any(), 0, torch.isinf(values).sum())
 
 
 def device_of(optimizers: Iterable[Any]) -> str:

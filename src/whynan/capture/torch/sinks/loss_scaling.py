@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -139,8 +138,8 @@ class Scaler:
         self._falling = ScaleFallCounter()
         self._scale: float | None = None
         self._discards = DiscardCounter()
-        self._refused: list[weakref.ref[Tensor]] = []
-        """The gradients that it will skip."""
+        self._refused: frozenset[int] = frozenset()
+        """The labels of the gradients that it will skip."""
         self._checked: list[Sink] = []
         """What was read of gradients that nothing has used yet."""
         self._excused: list[Sink] = []
@@ -170,7 +169,7 @@ class Scaler:
             self._lost = lost
             self._tell(grads, lost)
         self._forget(grads)
-        self._refused = [weakref.ref(grad) for grad in grads]
+        self._refused |= self._labels_of(grads)
 
     def record_step(self) -> None:
         """A step is made of gradients, by which a scaler does not skip it."""
@@ -238,11 +237,18 @@ class Scaler:
             self.log.steps.skip(self.context.ordinal - self.context.first)
             self.log.skipped_steps += 1
             # what was clipped since by a norm that is bad is bad by that
-            for grad in (grad for reference in self._refused if (grad := reference()) is not None):
+            held = [tensor.grad for leaf in self.log.leaves.values() if (tensor := leaf.reference()) is not None]
+            for grad in (grad for grad in held if grad is not None):
                 state = self.context.state_of(grad)
-                if state is not None:
+                if state is not None and (labels := self._labels_of([grad])) and labels <= self._refused:
                     state.skipped = True
-        self._refused = []
+        self._refused = frozenset()
+
+    def _labels_of(self, grads: list[Tensor]) -> frozenset[int]:
+        """What is bad in some gradients came from there."""
+        states = (self.context.state_of(grad) for grad in grads)
+        planes = (state.plane for state in states if state is not None and state.plane is not None)
+        return frozenset[int]().union(*map(self.context.labels.labels_in, planes))
 
     def begin_skip(self, grads: list[Tensor]) -> None:
         """The optimizer is called with gradients that it was told to skip."""

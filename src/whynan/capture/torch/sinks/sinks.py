@@ -237,7 +237,8 @@ class Sinks:
             if state is None and is_readable(p) and is_bad(p.detach()):
                 self.entries.enter_parameter(p, self.context.lane().optimizer_site)
                 state = self.context.state_of(p)
-            if state is not None and state.plane is not None:
+            # in a replay they may be what a step before has left
+            if state is not None and state.plane is not None and not self.log.steps.offset:
                 self._written.set(whole, self.context.labels.labels_in(state.plane) & self.context.labels.literals)
 
     def consume(self, leaf: Tensor, kind: SinkKind) -> None:
