@@ -138,6 +138,7 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     "failed_after": _field_privacy(count="nodes"),
     "cases_failed": _field_privacy(count="count first", text="why"),
     "fixes_not_proved": _field_privacy(word="cause"),
+    "numpy_makes": _field_privacy(path="file", line="line"),
     "proving_ended": _field_privacy(number="seconds", count="untried"),
     "too_many_nodes": _field_privacy(),
     "unreadable": _field_privacy(name="value_name", text="why"),
@@ -212,7 +213,6 @@ CHAIN: Final[Mapping[str, Fields]] = {
     # what made an operand bad
     "wrote_last": _field_privacy(text="operator"),
     "program_writes": _field_privacy(shown="result"),
-    "numpy_makes": _field_privacy(),
     "model_writes": _field_privacy(shown="result"),
     "made_range": _field_privacy(text="operator", shown="low high"),
     "drew": _field_privacy(text="operator", shown="result"),

@@ -197,7 +197,7 @@ APPLICABLE: Final = STATUSES[:2]
 
 Lack = Literal["undefined", "infinite", "beyond", "steep", "unknown"]
 """Why there is no exact value in reach: it is undefined, as 0 / 0 is, or infinite, as 1 / 0 is, or beyond the range of
-the dtype, or unknown, since what was read had been rounded to its limit."""
+the dtype, or so steep that its gradient is, or unknown, since what was read had been rounded to its limit."""
 
 
 class StandIn(Record):

@@ -386,6 +386,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "failed_after": "the run failed after {nodes:,} nodes: what came after is not known",
     "cases_failed": ("{count:,} of the other cases ran to no end, the first of them number {first}: {why}"),
     "fixes_not_proved": lambda v: "fixes of the model could not be proved: " + _NOT_PROVED[v["cause"]],
+    "numpy_makes": lambda v: f"NumPy made NaN or Inf in the same run{_line(v)}",
     "proving_ended": "proving fixes took {seconds:.0f} s and ended there: {untried:,} more were not tried",
     "too_many_nodes": (
         "too many nodes met bad numbers: of the last of them it is not known which elements carry them on"
@@ -473,7 +474,6 @@ SENTENCES: Final[dict[str, Sentence]] = {
     # what an event did
     "wrote_last": "{operator} wrote it last",
     "program_writes": "the program writes {result:#}",
-    "numpy_makes": "NumPy makes NaN or Inf in the same run",
     "model_writes": "the model writes {result:#}",
     "made_range": _made_range,
     "drew": "{operator} drew {result:#}",

@@ -419,12 +419,15 @@ class Guard:
         return ending
 
     def _judge_first_point(self, optimizer: Any) -> BaseException | None:
-        judged = gather_evidence(optimizer, self.here.losses)
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            judged = gather_evidence(optimizer, self.here.losses)
         return None if judged.is_good else self.report_fault(Fault(optimizer, self.attempts(optimizer), judged))
 
     def _probed(self, probes: Probes) -> None:
         """A point has been tried: what is bad there is explained there, and told of only if the step keeps it."""
-        if (fault := probes.first_fault(self.here.losses, self.attempts(probes.optimizer))) is not None:
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            fault = probes.first_fault(self.here.losses, self.attempts(probes.optimizer))
+        if fault is not None:
             probes.explained = self._explain(fault)
 
     def _finish_probes(self, probes: Probes) -> BaseException | None:

@@ -65,9 +65,9 @@ class Standing:
     remaining: Mask
     undecided: Mask
 
-    def without(self, left_out: Mask) -> Standing:
-        """The same but for some elements, of which nothing is asked but that they do not become bad."""
-        kept = ~left_out
+    def without(self, left_out: Mask, new: Array) -> Standing:
+        """The same but for some elements, of which nothing is asked but that they do not become bad: ``new``."""
+        kept = ~left_out | ~np.isfinite(new)
         return replace(
             self,
             healthy=self.healthy & kept,

@@ -80,7 +80,7 @@ class Ledger:
             found = standing(old, new[name], dtype, truth, usual=usual, rounded=rounded)
             at_all = strict and name.isdecimal()
             if by_element:
-                found = found.without(_left_out(name, case, new, truths, strict=strict))
+                found = found.without(_left_out(name, case, new, truths, strict=strict), new[name])
             self._count(case, name, old, new[name], dtype, found, truth, strict=at_all, judged=judged)
 
     def _count(

@@ -93,8 +93,9 @@ def judge(
     Where nothing captured is bad, a value that is finite and has lost half of its digits is what has to be cured.
     Where what was captured is known to have been ``rounded`` on its way, as the sigmoid that a module gives, nothing
     that a guard makes up is right if it is not so for what rounds to that. A value that is undefined may be made up,
-    though no greater one than is healthy, or than the logarithm of one. What ``widens`` may be of a wider dtype, which
-    the verdict says. The same arguments have the same verdict. Raises ``UsageError`` where the repaired does.
+    though no greater one than is healthy, than the limit there, or than the logarithm of one. A guard may end a value
+    whose slope is out of range, and says so. What ``widens`` may be of a wider dtype, which the verdict says. The same
+    arguments have the same verdict. Raises ``UsageError`` where the repaired does.
     """
     from whynan.verify.torch_program import TorchProgram, in_real_parts, on_host
 

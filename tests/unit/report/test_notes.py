@@ -128,6 +128,8 @@ def test_what_holds_nothing_private_stays_as_it_is(note: Note, said: str) -> Non
     [
         (Note.create("compiled_region", file="/home/ada/net.py", line=3),
          f"a compiled region at /home/ada/net.py:3 {REGION}", f"a compiled region {REGION}"),
+        (Note.create("numpy_makes", file="/home/ada/env.py", line=19),
+         "NumPy made NaN or Inf in the same run at /home/ada/env.py:19", "NumPy made NaN or Inf in the same run"),
         (Note.create("other_gradient_formula", node="MySecretBackward"),
          "MySecretBackward: PyTorch computes this gradient by another formula while it is watched; it can differ "
          "without",

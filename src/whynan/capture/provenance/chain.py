@@ -103,11 +103,11 @@ def _followed(dialect: Dialect, op: str, value: Any, parts: list[Part]) -> Part 
     if op in ("rand", "randn") or not isinstance(value, (int, float)):
         return None
     known = [(p, p.number) for p in parts if p.holder is not None and p.place is not None and p.number is not None]
+    plain = op.lower()
     infinite = [part for part, number in known if math.isinf(number)]
-    if len(infinite) == 1 and math.isfinite(value):
+    if len(infinite) == 1 and math.isfinite(value) and (len(known) == 1 or plain == "div"):
         # what is finite again of an infinity: the infinity is to be explained
         return infinite[0]
-    plain = op.lower()
     if plain == "exp":
         return None
     if plain in ("sub", "rsub"):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from whynan.config import PROOF_SECONDS
 from whynan.ops.table import TORCH
-from whynan.records import APPLICABLE, STATUSES, ChainLink, Fix, FixVerdict, Note
+from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Source
 from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
@@ -147,11 +147,20 @@ class _Proving:
         }
         said = [self._trials.out_of_time] if self._trials.ended else []
         said += [_BROKEN_OFF] if self._trials.is_interrupted else []
+        said += self._beside_numpy()
         if said:
             changed["coverage"] = self._report.coverage.with_notes(*said)
         sources = tuple(Source(file=file, sha256=digest) for file, digest in self._hashes.items())
         changed["run"] = self._report.run.model_copy(update={"sources": sources})
         return self._report.model_copy(update=changed)
+
+    def _beside_numpy(self) -> list[Note]:
+        """The lines at which NumPy has made a bad number in a run that something bad came into from outside PyTorch."""
+        findings = (*self._report.findings, *self._report.damaging)
+        came_in = [f for f in findings if f.birth == "entered" and f.data is not None and f.data.computed is None]
+        untold = [f for f in came_in if _alike(f) not in self._makers]
+        places = dict.fromkeys((site.file, site.line) for site in self._numpy_sites or () if untold)
+        return [Note.create("numpy_makes", file=file, line=line) for file, line in list(places)[:_MOST_MAKERS]]
 
     def fail(self) -> None:
         """Called while an exception of whynan's own is being handled."""
@@ -179,8 +188,7 @@ class _Proving:
                 self._trials.interrupt()
                 self._course = functools.cache(self._trials.again.course)
                 self._known[key] = self._fixes(finding)
-        found = _made_by(finding.model_copy(update={"fixes": self._known[key]}), self._makers.get(key))
-        return found if key in self._makers else _beside_numpy(found, self._numpy_sites or ())
+        return _made_by(finding.model_copy(update={"fixes": self._known[key]}), self._makers.get(key))
 
     def _fixes(self, finding: Finding) -> tuple[Fix, ...]:
         intents = intents_of(finding)
@@ -563,15 +571,6 @@ def _made_by(finding: Finding, site: Site | None) -> Finding:
     data = finding.data.model_copy(update={"computed": site})
     message = finding.message.replace(data_text(finding.data), data_text(data), 1)
     return finding.model_copy(update={"data": data, "message": message})
-
-
-def _beside_numpy(finding: Finding, sites: Sequence[Site]) -> Finding:
-    """A finding of what came in, with the expressions at which NumPy has made a bad number in the same run."""
-    if finding.birth != "entered" or (finding.data is not None and finding.data.computed is not None):
-        return finding
-    made = Note.create("numpy_makes")
-    links = (ChainLink(role="cause", op=None, site=site, typed_summary=made) for site in sites[:_MOST_MAKERS])
-    return finding.model_copy(update={"chain": (*links, *finding.chain)})
 
 
 def _birth_numbers(finding: Finding) -> tuple[object, ...]:

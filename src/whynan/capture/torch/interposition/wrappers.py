@@ -222,7 +222,8 @@ def call_fenced(fail: Callable[[], bool], function: Callable[..., Any], *args: A
     except BaseException as error:
         if differentiates is not None:
             # a handler of the program's own may have raised where gradients were off, and not on again yet
-            torch._C._set_grad_enabled(differentiates)
+            with torch._C.DisableTorchFunction():
+                torch._C._set_grad_enabled(differentiates)
         if not isinstance(error, Exception) or fail():
             raise
     return None

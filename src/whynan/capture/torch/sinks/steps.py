@@ -109,8 +109,13 @@ class Steps:
         return self.offset + 1 + bisect_right(self._ends[owner], ordinal) + bisect_right(self._skips, ordinal)
 
     def micro_of(self, event: Event) -> int | None:
-        """Which backward an event is of: what the last one before a step is followed by is of that one still."""
+        """Which backward an event is of: what the last one before a step is followed by is of that one still.
+
+        What a module computes is of the next, whether that has come or not.
+        """
         if event.micro is None or event.micro < 2 or event.phase in ("backward", "accumulation", "optimizer"):
+            return event.micro
+        if event.site is not None and event.site.module is not None:
             return event.micro
         made = (
             ends[at] for ends in (*self._ends, self._skips) if (at := bisect_right(ends, event.ordinal)) < len(ends)
