@@ -17,7 +17,7 @@ from whynan.records import Fix, FixVerdict, Report
 from whynan.records.trial import Trial
 from whynan.report import page as layout
 from whynan.report.fixes import listing as fixes
-from whynan.report.fixes import trial
+from whynan.report.fixes import proposals, trial
 from whynan.report.json import parse_report, to_json
 from whynan.report.redaction import redacted
 
@@ -137,3 +137,12 @@ def test_numbers_count_what_is_told_together() -> None:
 def test_in_a_redacted_report_no_change_is_there_and_none_is_told_of_as_unwritten() -> None:
     told = redacted(report(finding(fixes=tuple(unwritten(*NO_WAYS)))))
     assert "do not fit" not in fixes.render(told, "report.json", "", width=100)
+
+
+IMPORTED = "--- a/x.py\n+++ b/x.py\n@@ -1,2 +1,3 @@\n import os\n+import torch\n \n"
+MOVED = "@@ -10,4 +11,4 @@\n a\n b\n-c\n+d\n e\n"
+
+
+@pytest.mark.parametrize(("patch", "line"), [(IMPORTED + MOVED, 12), (IMPORTED, 2), ("no patch", None)])
+def test_a_change_of_another_file_is_told_by_the_line_that_it_takes_away(patch: str, line: int | None) -> None:
+    assert proposals._first_line(patch) == line  # pyright: ignore[reportPrivateUsage]

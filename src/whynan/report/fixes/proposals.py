@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 import shlex
 import textwrap
@@ -173,14 +172,18 @@ def _fix(page: Page, fix: Fix, finding: Finding, report: Report) -> None:
 
 
 def _first_line(patch: str) -> int | None:
-    """The line, in the file as it is, that a patch changes first; None where there is none."""
-    lines = patch.splitlines()
-    begin = next((number for number, line in enumerate(lines) if line.startswith("@@ -")), None)
-    if begin is None:
-        return None
-    first = int(re.split("[ ,]", lines[begin].removeprefix("@@ -"), maxsplit=1)[0])
-    unchanged = itertools.takewhile(lambda line: line.startswith(" "), lines[begin + 1 :])
-    return first + sum(1 for _ in unchanged)
+    """The line, in the file as it is, that a patch takes away first, or else adds to; None where there is none."""
+    line, added = 0, None
+    for text in patch.splitlines():
+        if text.startswith("@@ -"):
+            line = int(re.split("[ ,]", text.removeprefix("@@ -"), maxsplit=1)[0])
+        elif line and text.startswith("-"):
+            return line
+        elif line and text.startswith("+"):
+            added = added or line
+        elif line:
+            line += 1
+    return added
 
 
 def _edits(patch: str) -> list[str]:
