@@ -237,14 +237,15 @@ def test_a_step_that_a_scaler_skips_is_clean_and_counted(fused: bool) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_last_step_that_a_scaler_skips_may_have_been_clipped(dtype: torch.dtype) -> None:
-    """The norm of all gradients is NaN, and so is each of them then; of each dtype they are looked at by themselves."""
+@pytest.mark.parametrize("opposite", [1.0, 0.0])
+def test_a_last_step_that_a_scaler_skips_may_have_been_clipped(dtype: torch.dtype, opposite: float) -> None:
+    """The norm of all gradients is NaN, and so is each of them then, or Inf, and each is 0; each dtype by itself."""
     weight, other = torch.ones(4, requires_grad=True), torch.ones(2, dtype=dtype, requires_grad=True)
     optimizer = torch.optim.AdamW([weight, other])
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
 
     def work() -> None:
-        scaler.scale((weight * 8).sum() - (weight * 8).sum() + other.sum() * 1e-9).backward()
+        scaler.scale((weight * 8).sum() - opposite * (weight * 8).sum() + other.sum() * 1e-9).backward()
         scaler.unscale_(optimizer)
         nn.utils.clip_grad_norm_([weight, other], 1.0)
         scaler.step(optimizer)
@@ -365,6 +366,20 @@ def test_a_checkpoint_that_goes_back_by_itself_has_no_loss() -> None:
     with whynan.watch(optimizer) as watch:
         work()
     assert watch.report.verdict == "clean"
+
+
+def test_a_leaf_that_another_part_of_a_model_goes_on_from_is_no_parameter() -> None:
+    client, server = torch.ones(3, requires_grad=True), torch.ones(3, requires_grad=True)
+    optimizer = torch.optim.SGD([client, server], lr=0.1)
+
+    def work() -> None:
+        given = masked(client * 2)
+        taken = given.detach().requires_grad_()
+        (taken.softmax(0) * server).sum().backward()
+        given.backward(taken.grad)
+        optimizer.step()
+
+    assert traced(work).verdict == "clean"
 
 
 # -- Infinities that a parameter has from the beginning ----------------------------------------------------------------

@@ -245,10 +245,10 @@ class Scaler:
         self._refused = frozenset()
 
     def _labels_of(self, grads: list[Tensor]) -> frozenset[int]:
-        """What is bad in some gradients came from there."""
+        """Where that came from which is bad in some gradients, or wrong by it."""
         states = (self.context.state_of(grad) for grad in grads)
-        planes = (state.plane for state in states if state is not None and state.plane is not None)
-        return frozenset[int]().union(*map(self.context.labels.labels_in, planes))
+        planes = (plane for state in states if state is not None for plane in (state.plane, state.taint))
+        return frozenset[int]().union(*(self.context.labels.labels_in(plane) for plane in planes if plane is not None))
 
     def begin_skip(self, grads: list[Tensor]) -> None:
         """The optimizer is called with gradients that it was told to skip."""

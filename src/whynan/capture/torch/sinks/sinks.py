@@ -238,8 +238,9 @@ class Sinks:
                 self.entries.enter_parameter(p, self.context.lane().optimizer_site)
                 state = self.context.state_of(p)
             # in a replay they may be what a step before has left
-            if state is not None and state.plane is not None and not self.log.steps.offset:
-                self._written.set(whole, self.context.labels.labels_in(state.plane) & self.context.labels.literals)
+            plane = None if state is None or self.log.steps.offset else state.plane
+            found = frozenset[int]() if plane is None else self.context.labels.labels_in(plane)
+            self._written.set(whole, found & self.context.labels.literals)
 
     def consume(self, leaf: Tensor, kind: SinkKind) -> None:
         """A leaf's gradient is used: it is a sink, and so are the losses it came from."""
@@ -285,7 +286,11 @@ class Sinks:
                 if not ((b := labels.birth(label)).kind == "entered" and b.element.tensor == name)
             )
             is_trained = kind == "parameter" and whole.requires_grad
-            own -= self._written.get(whole) or frozenset() if is_trained else self.context.labels.literals
+            written = self._written.get(whole) if is_trained else None
+            if written is None and not (is_trained and isinstance(whole, torch.nn.Parameter)):
+                # a leaf that no optimizer has may be what another part of a model has given
+                written = self.context.labels.literals
+            own -= written or frozenset()
             if own:
                 self.log.found.append(replace(sink, labels=own))
 
