@@ -103,11 +103,13 @@ _SCALED_LIMITS: Final = {
 """The same of what is scaled before, as a wave number times a distance is."""
 SCALED_LIMITS: Final = tuple(
     reformulation(
-        f"the limit of {_in_parentheses(above)} / x where x is 0",
-        f"({above}) / x",
-        f"where(x == 0, {limit}, ({above}) / where(x == 0, 1, x))",
+        f"the limit of {_in_parentheses(of(above))} / x where x is 0",
+        f"({of(above)}) / x",
+        f"where(x == 0, {of(limit)}, ({of(above)}) / where(x == 0, 1, x))",
     )
     for above, limit in _SCALED_LIMITS.items()
+    # in the order in which the factors are multiplied, which decides about the last digits
+    for of in (str, "b * ({})".format)
 )
 LIMITS: Final = (
     *(
