@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _weakrefset
 import contextlib
 import gc
 import inspect
@@ -9,6 +10,7 @@ import pkgutil
 import sys
 import threading
 import warnings
+import weakref
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -130,6 +132,8 @@ def _of_the_user(door: FrameType, callee: CodeType | str) -> bool:
 
 def _is_of_the_collector(callee: CodeType) -> bool:
     """Whether Python's garbage collector calls it, at any place: what it raises there nobody meets."""
+    if callee.co_filename in (weakref.__file__, _weakrefset.__file__) and callee.co_name in ("_remove", "remove"):
+        return True
     return any(getattr(callback, "__code__", None) is callee for callback in gc.callbacks)
 
 
