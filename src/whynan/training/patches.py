@@ -14,6 +14,7 @@ from torch.utils.data import dataloader
 
 from whynan.capture.torch.interposition.data_loading import Loaders, watch_batches
 from whynan.capture.torch.interposition.wrappers import Note, call_fenced, install_door, make_wrapper, strip_own_frames
+from whynan.capture.torch.sinks.gradients import gradients_given
 from whynan.training.cuda_graphs import is_capturing
 from whynan.training.listeners import TakenByHand, TrainingListener
 
@@ -116,7 +117,7 @@ class TrainingPatches:
         if kwargs.get("accumulate_grad") and not is_capturing():
             # gradients that are only asked for may go anywhere; below the modes of the program and a replay
             with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
-                here.losses.record_backward(t_outputs, args[0] if args and isinstance(args[0], (list, tuple)) else ())
+                here.losses.record_backward(t_outputs, gradients_given(args))
         if self._guard.is_watching and not here.depth:
             here.model_wanted = True
             here.together.backward()

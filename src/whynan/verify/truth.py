@@ -137,20 +137,20 @@ def takes_logarithms(original: TestedProgram, case: Case) -> bool:
 
 def is_by_element(original: TestedProgram, case: Case) -> bool:
     """Whether all that the original computes is of one element of each of its operands, as far as that is known."""
-    try:
-        program = original.oracle_program(case.sample.arguments, case.sample.needs_grad)
-    except UnknowableError:
-        return False
-    return all(base_name(step.op).rstrip("_") in _BY_ELEMENT for step in program.steps)
+    return _computes_only(original, case, _BY_ELEMENT)
 
 
 def is_light(original: TestedProgram, case: Case) -> bool:
     """Whether the exact values of a large case are soon had: no gradient is asked for, and each number is read once."""
+    return not case.sample.needs_grad and _computes_only(original, case, _LIGHT)
+
+
+def _computes_only(original: TestedProgram, case: Case, operators: frozenset[str]) -> bool:
     try:
-        program = None if case.sample.needs_grad else original.oracle_program(case.sample.arguments)
+        program = original.oracle_program(case.sample.arguments, case.sample.needs_grad)
     except UnknowableError:
         return False
-    return program is not None and all(base_name(step.op).rstrip("_") in _LIGHT for step in program.steps)
+    return all(base_name(step.op).rstrip("_") in operators for step in program.steps)
 
 
 def nearest_values(original: TestedProgram, case: Case) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from whynan.capture.torch.interposition.wrappers import (
     strip_own_frames,
 )
 from whynan.capture.torch.names import tensors_of
+from whynan.capture.torch.sinks.gradients import gradients_given
 from whynan.capture.torch.sites import ENGINE, is_own_step
 
 if TYPE_CHECKING:
@@ -202,7 +203,7 @@ def _engine_starts(tracer: Tracer, only: ModuleFilter | None, outputs: Any, args
     lane.engine_depth += 1
     # positional: grad_tensors, keep_graph, create_graph, inputs, ...
     lane.create_graph = bool(args[2]) if len(args) > 2 else False
-    seeds = args[0] if args and isinstance(args[0], (list, tuple)) else ()
+    seeds = gradients_given(args)
     for seed in seeds:
         # the gradients that a backward begins with are made before the engine runs, and belong to it
         state = tracer.context.state_of(seed) if isinstance(seed, torch.Tensor) else None

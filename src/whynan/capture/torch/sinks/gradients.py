@@ -174,6 +174,11 @@ class Losses:
         return any(not _is_good(t, scaled=scaled) for t in self.held)
 
 
+def gradients_given(args: Sequence[Any]) -> Sequence[Any]:
+    """The gradients that the engine is called with for its roots: the first argument behind them."""
+    return args[0] if args and isinstance(args[0], (list, tuple)) else ()
+
+
 def differentiated_in(root: Tensor, gradient: Any) -> Tensor | None:
     """Where the gradient given for a root of a backward is not 0: the rest of it is no part of the loss; None: all is.
 
