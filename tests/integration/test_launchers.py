@@ -44,7 +44,7 @@ def spawned(folder: Path, *arguments: str, options: tuple[str, ...] | None = ())
 def test_ranks_that_the_program_starts_do_what_they_do_alone(way: str, tmp_path: Path) -> None:
     alone = spawned(tmp_path / "alone", way, options=None)
     seen = spawned(tmp_path / "seen", way)
-    assert (alone.status, seen.status) == (0, 0), seen.stderr
+    assert (alone.status, seen.status) == (0, 0), alone.stderr + seen.stderr
     assert (seen.said, seen.stdout) == (alone.said, alone.stdout)
     assert seen.report is not None
     assert (seen.report["verdict"], seen.report["run"]["exit_status"]) == ("clean", {"script": 0, "whynan": 0})
