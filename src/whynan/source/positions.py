@@ -49,7 +49,7 @@ def set_command_source(text: str | None) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             # the same text gives equal code, and other text of the same name gives other code
-            codes = frozenset(_within(compile(f"{text}\n", FILE, "exec", dont_inherit=True)))
+            codes = frozenset(codes_within(compile(f"{text}\n", FILE, "exec", dont_inherit=True)))
     except (SyntaxError, ValueError):
         return
     _known[FILE] = _Command(Syntax(list(io.StringIO(text, newline=None))), codes)
@@ -68,11 +68,12 @@ def line_of_command(number: int) -> str | None:
     return lines[number - 1].rstrip("\n") if 0 < number <= len(lines) else None
 
 
-def _within(code: CodeType) -> Iterator[CodeType]:
+def codes_within(code: CodeType) -> Iterator[CodeType]:
+    """A code object, and those of the functions and classes that it makes."""
     yield code
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            yield from _within(constant)
+            yield from codes_within(constant)
 
 
 # -- From an instruction to its site: file, lines, character columns, expression and function --------------------------

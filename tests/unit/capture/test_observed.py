@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import whynan
-from tests.unit.capture.seen import only, sinks, traced
+from tests.unit.capture.seen import code, only, sinks, traced
 from whynan.capture.torch.sinks.values_read import is_nonfinite_error
 
 READS: dict[str, Callable[[Tensor], Any]] = {
@@ -155,3 +156,69 @@ def test_what_is_held_as_an_exception_is_raised_is_fatal_where_that_names_it(tex
     assert [link.summary for link in told] == ["ends the program because what it holds is NaN or Inf"] * (
         severity == "error"
     )
+
+
+def test_the_norm_of_gradients_that_a_scaler_has_skipped_was_read_for_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    weight = nn.Parameter(torch.ones(2))
+    optimizer, scaler = torch.optim.SGD([weight], lr=0.1), torch.amp.GradScaler("cpu", init_scale=2.0**127)
+
+    def work() -> None:
+        for _ in range(8):
+            optimizer.zero_grad()
+            scaler.scale((weight * 8).sum() - 15.0).backward()
+            scaler.unscale_(optimizer)
+            norm = nn.utils.clip_grad_norm_([weight], 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            print(float(norm), norm.tolist())
+
+    report = traced(work)
+    assert "inf" in capsys.readouterr().out
+    assert (report.verdict, report.findings) == ("clean", ())
+
+
+def test_a_loss_that_was_bad_before_it_was_scaled_is_read_all_the_same() -> None:
+    weight = nn.Parameter(torch.ones(2))
+    optimizer, scaler = torch.optim.SGD([weight], lr=0.1), torch.amp.GradScaler("cpu", init_scale=4.0)
+
+    def work() -> None:
+        loss = (weight - 2).sqrt().sum()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        loss.item()
+
+    assert code(only(traced(work))) == "(weight - 2).sqrt()"
+
+
+@pytest.fixture
+def warning_each_time() -> Iterator[None]:
+    torch.set_warn_always(True)
+    yield
+    torch.set_warn_always(False)
+
+
+@pytest.mark.usefixtures("warning_each_time")
+def test_a_warning_of_torchs_is_given_at_the_line_that_reads() -> None:
+    value = torch.ones((), requires_grad=True)
+    with pytest.warns(UserWarning, match="Converting a tensor") as given, whynan.trace():
+        float(value)
+    (line,) = given
+    assert (line.filename, line.lineno) == (
+        __file__,
+        test_a_warning_of_torchs_is_given_at_the_line_that_reads.__code__.co_firstlineno + 4,
+    )
+
+
+@pytest.mark.usefixtures("warning_each_time")
+def test_a_filter_that_makes_an_error_of_it_does_so() -> None:
+    value = torch.ones((), requires_grad=True)
+    with warnings.catch_warnings(), whynan.trace():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="Converting a tensor") as raised:
+            float(value)
+        warnings.simplefilter("ignore")
+        assert float(value) == 1
+    assert [entry.path for entry in raised.traceback][1:] == []

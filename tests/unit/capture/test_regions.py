@@ -101,3 +101,47 @@ def test_a_function_that_is_compiled_in_the_trace_is_watched() -> None:
         compiled = torch.compile(lambda x: x * 2, backend="eager")
         compiled(torch.ones(2))
     assert trace.report.verdict == "clean"
+
+
+class Head(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.relu(self.linear(x))
+        kept = hidden * (x[:, :1] > 0)
+        return normed(kept)
+
+
+def normed(kept: torch.Tensor) -> torch.Tensor:
+    return kept * 2 / kept.sum(-1, keepdim=True) + kept.square().mean().sqrt()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_graph_that_runs_operation_by_operation_has_the_programs_lines(backend: str) -> None:
+    torch.manual_seed(0)
+    model = torch.compile(Head(), backend=backend)
+    x = torch.tensor([[1.0, 2, 3, 4], [-1, 2, 3, 4]])
+    report = whynan.explain(lambda: model(x).sum().backward())
+    torch._dynamo.reset()
+    (finding,) = report.findings
+    assert finding.site is not None
+    assert (finding.site.code, finding.site.function) == ("kept * 2 / kept.sum(-1, keepdim=True)", "normed")
+    assert [o.expression for o in finding.element.operands] == ["kept * 2", "kept.sum(-1, keepdim=True)"]
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_a_birth_in_the_backward_of_a_graph_has_the_line_that_it_differentiates(backend: str) -> None:
+    weight = torch.ones(2, 2, requires_grad=True)
+
+    def distance(w: torch.Tensor) -> torch.Tensor:
+        moved = w - w.detach()
+        return moved.square().sum().sqrt()
+
+    model = torch.compile(distance, backend=backend)
+    report = whynan.explain(lambda: model(weight).backward())
+    torch._dynamo.reset()
+    (finding,) = report.findings
+    assert finding.site is not None
+    assert (finding.site.code, finding.phase) == ("moved.square().sum().sqrt()", "backward")

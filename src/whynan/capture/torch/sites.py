@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import itertools
 import sys
 import weakref
 from dataclasses import dataclass, field
@@ -12,10 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import torch
 from torch import Tensor
 
+from whynan.ops.spelling import base_of
 from whynan.source.definitions import argument_definition, argument_numbers
+from whynan.source.exported_expressions import BODY
 from whynan.source.expressions import first_argument, operand_expressions
 from whynan.source.ownership import Owner, owner_of
 from whynan.source.positions import resolve
+from whynan.source.traced_lines import TracedOperation, traced_frames
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -32,11 +36,14 @@ if TYPE_CHECKING:
 _owners: dict[int, tuple[CodeType, int]] = {}
 
 
+GRAPH: Final = len(Owner)
+"""Owner of the code that torch.fx makes of a graph: each of its lines was traced from one of the program."""
+
 _OVERRIDES: Final = frozenset({"__torch_function__", "__torch_dispatch__"})
 
 
 def _learn(code: CodeType) -> int:
-    owner = int(owner_of(code.co_filename))
+    owner = GRAPH if code.co_filename.startswith(BODY) else int(owner_of(code.co_filename))
     if owner == Owner.LIBRARY and code.co_name in _OVERRIDES:
         # what a tensor of a library's hands on stands between an operation and the library's code that asked for it
         owner = int(Owner.TORCH)
@@ -45,8 +52,12 @@ def _learn(code: CodeType) -> int:
     return owner
 
 
-def site_key(frame: FrameType | None) -> tuple[int, int, int, int] | None:
-    """The key of a site: ids of code and instruction of the user's innermost frame, and of the library's."""
+SiteKey: TypeAlias = "tuple[int, int, int, int]"
+"""Ids of code and instruction of the user's innermost frame, and of the library's within it (0, 0: none)."""
+
+
+def site_key(frame: FrameType | None) -> SiteKey | None:
+    """The key of the site that a frame stands at; of an operation in a graph, the one that it was traced from."""
     library = 0
     library_instruction = 0
     owners = _owners
@@ -58,10 +69,71 @@ def site_key(frame: FrameType | None) -> tuple[int, int, int, int] | None:
             return id(code), frame.f_lasti, library, library_instruction
         if owner == Owner.LIBRARY and not library:
             library, library_instruction = id(code), frame.f_lasti
+        elif owner == GRAPH and (traced := _traced_key(frame)) is not None:
+            return traced
         frame = frame.f_back
     if library:
         return library, library_instruction, 0, 0
     return None
+
+
+_traced: dict[tuple[int, int], SiteKey | None] = {}
+
+
+def _traced_key(frame: FrameType) -> SiteKey | None:
+    """The site that the graph's operation at which a frame stands was traced from; None where it is not known."""
+    key = id(frame.f_code), frame.f_lasti
+    if key not in _traced:
+        node = _node_at(frame)
+        _traced[key] = None if node is None else _key_of_node(node)
+    return _traced[key]
+
+
+def _node_at(frame: FrameType) -> torch.fx.Node | None:
+    """The node of a graph whose code a frame runs."""
+    names = frame.f_locals
+    module: Any = names.get("self")
+    if type(names) is dict:
+        # before Python 3.13 the frame keeps it, with all tensors that it names
+        names.clear()
+    if not isinstance(module, torch.fx.GraphModule):
+        return None
+    lines: dict[int, int | None] = getattr(module, "_lineno_map", None) or {}
+    place = lines.get(frame.f_lineno - getattr(module, "_prologue_start", 0))
+    return None if place is None else next(itertools.islice(module.graph.nodes, place, None), None)
+
+
+def _key_of_node(node: torch.fx.Node) -> SiteKey | None:
+    """The key of the user's innermost site in the stack trace that a node carries."""
+    mine = _traced_operation(node)
+    nodes = list(node.graph.nodes)
+    before = nodes[: nodes.index(node)]
+    if "autograd_backward" in node.meta:
+        before = nodes[len(before) + 1 :]
+    turns = {_source_of(n)[0] for n in before if _traced_operation(n) == mine} - {_source_of(node)[0]}
+    library = library_instruction = 0
+    for code, instruction in traced_frames(mine._replace(turn=len(turns))):
+        owner = _learn(code)
+        if owner == Owner.USER:
+            return id(code), instruction, library, library_instruction
+        if owner == Owner.LIBRARY and not library:
+            library, library_instruction = id(code), instruction
+    return None
+
+
+def _source_of(node: torch.fx.Node) -> tuple[str, Any]:
+    """The node of the program's call that a node is a part of, or differentiates: its name, and what is called."""
+    calls: list[tuple[str, Any]] = node.meta.get("fwd_source_fn_stack") or node.meta.get("source_fn_stack") or []
+    return calls[-1] if calls else (node.name, node.target)
+
+
+def _traced_operation(node: torch.fx.Node) -> TracedOperation:
+    target = _source_of(node)[1]
+    if isinstance(target, torch._ops.OpOverload):
+        name = base_of(str(target))
+    else:
+        name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    return TracedOperation(node.meta.get("stack_trace") or "", name)
 
 
 ENGINE: dict[int, CodeType] = {}
@@ -69,14 +141,15 @@ ENGINE: dict[int, CodeType] = {}
 
 
 def is_in_hook(frame: FrameType | None) -> bool:
-    """Whether code of the user's stands between the engine and what it runs: a hook, a custom function's backward."""
+    """Whether code of the user's (a hook, a custom backward) or of a graph is between the engine and what it runs."""
     owners = _owners
     while frame is not None:
         code = frame.f_code
         if id(code) in ENGINE:
             return False
         known = owners.get(id(code))
-        if (known[1] if known is not None else _learn(code)) == Owner.USER:
+        owner = known[1] if known is not None else _learn(code)
+        if owner == Owner.USER or (owner == GRAPH and _traced_key(frame) is not None):
             return True
         frame = frame.f_back
     return False
@@ -93,8 +166,8 @@ class Sites:
     """Sites by number; resolved to lines and columns only when a report asks."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[int, int, int, int] | None, int] = {None: 0}
-        self._keys: list[tuple[int, int, int, int] | None] = [None]
+        self._numbers: dict[SiteKey | None, int] = {None: 0}
+        self._keys: list[SiteKey | None] = [None]
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -108,7 +181,7 @@ class Sites:
             self._keys.append(key)
         return number
 
-    def key(self, number: int) -> tuple[int, int, int, int] | None:
+    def key(self, number: int) -> SiteKey | None:
         """What makes a site one: code and instruction."""
         return self._keys[number]
 

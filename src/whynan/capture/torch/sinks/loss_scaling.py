@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 SKIPS: Final = 8
 """So many steps skipped, down to a scale of 1 or less: it is not the scale that makes the gradients bad."""
+_OF_BACKWARD: Final = frozenset({"backward", "accumulation"})
 _SCALERS: Final = inspect.getfile(torch.amp.GradScaler)
 DISCARDS: Final = 33
 """So many times on end a program discards bad gradients by itself: from 2**32, the greatest scale that such scalers
@@ -140,6 +141,8 @@ class Scaler:
         self._discards = DiscardCounter()
         self._refused: frozenset[int] = frozenset()
         """The labels of the gradients that it will skip."""
+        self._skipped = frozenset[int]()
+        """The labels of what the scale has made of the gradients that it has skipped."""
         self._checked: list[Sink] = []
         """What was read of gradients that nothing has used yet."""
         self._excused: list[Sink] = []
@@ -168,8 +171,11 @@ class Scaler:
         if lost is not None:
             self._lost = lost
             self._tell(grads, lost)
+        found = self._labels_of(grads)
+        self._refused |= found
+        if lost is None:
+            self._skipped |= self._made_by_scale(grads, found)
         self._forget(grads)
-        self._refused |= self._labels_of(grads)
 
     def record_step(self) -> None:
         """A step is made of gradients, by which a scaler does not skip it."""
@@ -179,7 +185,10 @@ class Scaler:
     # -- a program that skips steps by itself ------------------------------------------------------------------------
 
     def is_discardable_read(self, sink: Sink) -> bool:
-        """Whether what the program reads stands in gradients that it may yet discard."""
+        """Whether what the program reads stands in gradients that it may yet discard, or that a scaler skips."""
+        if sink.labels and sink.labels <= self._skipped:
+            # the norm of gradients that were clipped for nothing
+            return True
         left = frozenset(label for leaf in self.log.leaves.values() for s in leaf.left for label in s.labels)
         if not sink.labels or not sink.labels <= left:
             return False
@@ -249,6 +258,13 @@ class Scaler:
         states = (self.context.state_of(grad) for grad in grads)
         planes = (plane for state in states if state is not None for plane in (state.plane, state.taint))
         return frozenset[int]().union(*(self.context.labels.labels_in(plane) for plane in planes if plane is not None))
+
+    def _made_by_scale(self, grads: list[Tensor], found: frozenset[int]) -> frozenset[int]:
+        """Which of the labels of some gradients were born in the backward, or where the loss was scaled."""
+        records = [record for leaf in self._holding(grads) for record in leaf.pending.values()]
+        incurable = {label for record in records for s in record.incurable for label in s.labels}
+        scaled = {label for record in records for s in record.loss for label in s.labels} - incurable
+        return frozenset(n for n in found if n in scaled or self.context.labels.birth(n).event.phase in _OF_BACKWARD)
 
     def begin_skip(self, grads: list[Tensor]) -> None:
         """The optimizer is called with gradients that it was told to skip."""

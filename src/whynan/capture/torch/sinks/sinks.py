@@ -345,7 +345,7 @@ class Sinks:
         if self.context.state_of(tensor) is not None:
             one = tensor.item() if tensor.numel() == 1 and tensor.is_floating_point() else None
             if not self._decides(tensor, one):
-                self.log.found += self.sink(tensor, "observed", None, False)
+                self._observe(tensor)
 
     def _decides(self, tensor: Tensor, value: Any) -> bool:
         """Whether the program decides on what it has read of a tensor."""
@@ -367,8 +367,12 @@ class Sinks:
             return
         for tensor in tensors:
             if self.context.state_of(tensor) is not None:
-                seen = self.sink(tensor, "observed", None, False)
-                self.log.found += [s for s in seen if not self.scaler.is_discardable_read(s)]
+                self._observe(tensor)
+
+    def _observe(self, tensor: Tensor) -> None:
+        """The program reads a tensor that has a state."""
+        seen = self.sink(tensor, "observed", None, False)
+        self.log.found += [s for s in seen if not self.scaler.is_discardable_read(s)]
 
     def record_exception(self, error: BaseException) -> None:
         """An exception left the region with what its frames held: a fatal sink where it was raised for that."""

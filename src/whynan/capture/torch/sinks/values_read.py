@@ -10,6 +10,7 @@ import math
 import re
 import sys
 import threading
+import warnings
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SCALARS: Final = ("item", "__float__")
+_WARNS: Final = torch.Tensor.__float__
+"""Warns of a tensor that has a gradient."""
 _TRUTH: Final = "__bool__"
 _ARRAYS: Final = ("tolist", "numpy", "__array__")
 _BAD: Final = re.compile(r"\b(?:nans?|infs?|infinity|infinities|non-?finite|not finite)\b", re.IGNORECASE)
@@ -79,6 +82,36 @@ class _Here(threading.local):
     inside = False
 
 
+class _Heard:
+    """Warnings that are heard from here on; `warn` ends it, and gives them again at the line that stands at the door.
+
+    Torch gives its own at the innermost line of Python, which is the door's.
+    """
+
+    def __init__(self) -> None:
+        self._around = warnings.catch_warnings(record=True)
+        self._given = self._around.__enter__()
+        warnings.simplefilter("always")
+
+    def warn(self) -> Exception | None:
+        """Gives what a filter of the program's makes of one, where that is an error."""
+        self._around.__exit__(None, None, None)
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and owner_of(frame.f_code.co_filename) is Owner.WHYNAN:
+            frame = frame.f_back
+        if frame is None:
+            return None
+        names = frame.f_globals
+        module, known = names.get("__name__"), names.setdefault("__warningregistry__", {})
+        file, line = frame.f_code.co_filename, frame.f_lineno
+        for given in self._given or ():
+            try:
+                warnings.warn_explicit(given.message, given.category, file, line, module, known)
+            except Warning as error:
+                return error.with_traceback(None)
+        return None
+
+
 class Observations:
     """The doors at which a tensor becomes numbers; `tell` is given a bad one, as it was read.
 
@@ -103,6 +136,7 @@ class Observations:
         self.log: ReadLog | None = None
         """What a replay reads."""
         self._here = _Here()
+        self._has_heard = False
         self._decided: dict[tuple[int, int, bool], tuple[CodeType, frozenset[str]]] = {}
         """Where the truth of a tensor was asked and no bad number decided: the names of the numbers that might.
 
@@ -123,6 +157,7 @@ class Observations:
         def read(tensor: Any, *args: Any, **kwargs: Any) -> Any:
             here = self._here
             outermost, here.inside = not here.inside, True
+            heard = call_fenced(self._fail, self._hear, tensor) if original is _WARNS and not self._has_heard else None
             try:
                 out = original(tensor, *args, **kwargs)
             except BaseException as error:
@@ -130,6 +165,9 @@ class Observations:
                 raise
             finally:
                 here.inside = not outermost
+                raised = None if heard is None else call_fenced(self._fail, heard.warn)
+            if raised is not None:
+                raise raised
             # a number that is finite needs no call, but in a replay
             is_finite = type(out) is int or (type(out) is float and out - out == 0)
             if outermost and (not is_finite or self.log is not None):
@@ -145,6 +183,14 @@ class Observations:
             return out
 
         return make_picklable(read, "torch", name) if name is not None else read
+
+    def _hear(self, tensor: Any) -> _Heard | None:
+        """Begin to hear the warning that torch gives once in a process; None where it has no reason for one."""
+        with torch._C.DisableTorchFunction():
+            if torch.compiler.is_compiling() or not tensor.requires_grad:
+                return None
+        self._has_heard = True
+        return _Heard()
 
     def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> BaseException | None:
         frame = None if torch.compiler.is_compiling() else _frame()
