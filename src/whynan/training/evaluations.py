@@ -1,6 +1,7 @@
 """Calls of a watched program's modules that no step follows: the first of each kind is looked at as it runs.
 
 The outputs of later ones are looked at alone; where one is bad, the call is run again, with everything put back.
+What the program does then with what is bad is followed up to its next call: what it mends has done no harm.
 """
 
 from __future__ import annotations
@@ -62,13 +63,21 @@ class Evaluations:
         self._again = again
         self._fail = fail
         self._kinds: dict[tuple[Any, ...], tuple[CodeType, ...]] = {}
+        self.follows: Callable[[], BaseException | None] | None = None
+        """Ends to look at what the program does with what the last one gave; gives what to raise for it."""
         self._passed: set[tuple[Any, ...]] = set()
         """Kinds whose outputs need no looking at: they hold NaN or Inf as they should, or have been explained."""
+
+    def go_on(self) -> None:
+        """The program has done what it does with what the last one gave: raise what it is to end with for that."""
+        ending = None if self.follows is None else call_fenced(self._fail, self.follows)
+        if ending is not None:
+            raise ending
 
     def call(self, door: Any, original: Any, module: Any, args: Any, kwargs: Any) -> Any:
         """Call a module without gradients, from outside of every other one; `door`: what this is called by."""
         kind, look = call_fenced(self._fail, self._begins, module, door) or (None, None)
-        again = functools.partial(original, module, *args, **kwargs)
+        again = functools.partial(_call, door, original, module, *args, **kwargs)
         try:
             # by the door that looks, which stands before the one that this was called by
             out = torch.nn.Module.__call__(module, *args, **kwargs) if look else original(module, *args, **kwargs)
@@ -102,6 +111,13 @@ class Evaluations:
             return None
         self._passed.add(kind)
         return None if look is not None else self._again(made, has_nan)
+
+
+def _call(door: Any, original: Any, module: Any, *args: Any, **kwargs: Any) -> Any:
+    """Call a module by the door that a trace has put around another, so that its output is looked at; else without."""
+    outer = torch.nn.Module.__dict__["__call__"]
+    looks = getattr(outer, "__wrapped__", None) is door
+    return (outer if looks else original)(module, *args, **kwargs)
 
 
 @dataclass(frozen=True, slots=True)

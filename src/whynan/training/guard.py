@@ -202,6 +202,11 @@ class Guard:
         """Those that have tried a step, by their first one."""
         return self._steps.keys()
 
+    def go_on(self) -> None:
+        """At a door of the program's: see `Evaluations.go_on`."""
+        if self.evaluations is not None and self.evaluations.follows is not None and not self.here.replaying:
+            self.evaluations.go_on()
+
     def count_bad_parameters(self) -> int:
         """How many parameters of the optimizers watched are NaN or Inf now, but infinities that always were."""
         judged = (o for o in self.optimizers() if self._watches(o))
@@ -222,6 +227,7 @@ class Guard:
             closure()
             return args[:1], {name: value for name, value in kwargs.items() if name != "closure"}
         self.here.reached = True
+        self.go_on()
         begun = call_fenced(self.fail, self._begins, optimizer, closure, args, kwargs) if self.on else None
         if begun is None:
             begun = call_fenced(self.fail, self._agrees, optimizer)

@@ -37,6 +37,10 @@ class Watcher(Protocol):
     detectors: WatchDetectors
     graph_replays: GraphReplays
     evaluations: Evaluations | None
+
+    def go_on(self) -> None:
+        """See `Evaluations.go_on`."""
+        ...
     observations: Observations | None
 
     @property
@@ -90,6 +94,7 @@ class TrainingPatches:
     def _engine(self, original: Any) -> Any:
         @functools.wraps(original)
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            self._guard.go_on()
             call_fenced(self._guard.fail, self._begins, t_outputs, args, kwargs)
             if not self._guard.here.depth:
                 self._guard.here.differentiates = torch.is_grad_enabled()
@@ -131,6 +136,7 @@ class TrainingPatches:
             here, evaluations = guard.here, None
             outermost = not here.inside and not here.depth and not torch.compiler.is_compiling()
             if outermost:
+                guard.go_on()
                 here.inside = True
                 evaluations = call_fenced(guard.fail, self._begin_module_call, module)
             try:

@@ -88,7 +88,7 @@ def test_a_birth_in_the_step_ends_the_run_after_the_step() -> None:
     assert asked.findings[0][0].phase == "optimizer"
 
 
-def test_an_inference_ends_at_the_end_of_the_outermost_call() -> None:
+def test_an_inference_ends_before_the_next_outermost_call() -> None:
     class Root(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             return x.sqrt()
@@ -107,11 +107,13 @@ def test_an_inference_ends_at_the_end_of_the_outermost_call() -> None:
 
     def program() -> None:
         with torch.no_grad():
-            Whole()(torch.tensor([-1.0]))
-        order.append("after")
+            model = Whole()
+            for x in (-1.0, 1.0):
+                model(torch.tensor([x]))
+                order.append("after")
 
     assert Asked().run(program)
-    assert order == ["inside"]
+    assert order == ["inside", "after"]
 
 
 def test_a_step_by_hand_ends_the_run_at_the_next_door() -> None:
@@ -230,6 +232,7 @@ def test_a_program_that_catches_the_end_is_looked_at_as_before() -> None:
                 continue
         with torch.no_grad():
             nn.Identity()(torch.zeros(1) / torch.zeros(1))
+            nn.Identity()(torch.zeros(1))
 
     asked = Asked()
     assert asked.run(program)
@@ -248,6 +251,7 @@ def test_an_engine_that_was_stopped_at_its_door_is_not_thought_to_run() -> None:
             (weight * 1).sum().backward()
         with torch.no_grad():
             nn.Identity()(torch.zeros(1) / torch.zeros(1))
+            nn.Identity()(torch.zeros(1))
 
     asked = Asked()
     assert asked.run(program)
@@ -270,6 +274,7 @@ def test_an_optimizer_that_fails_is_not_thought_to_step_on() -> None:
             optimizer.step()
         with torch.no_grad():
             Dividing()(torch.zeros(1))
+            nn.Identity()(torch.zeros(1))
 
     asked = Asked()
     assert asked.run(program)

@@ -158,11 +158,12 @@ def test_the_first_evaluation_of_a_kind_is_looked_at_as_it_runs_and_its_fixes_ar
     def work() -> None:
         program.fit(3)
         program.score(batch(bad=True))
+        program.score(batch())
 
     report, word = attended(work, tmp_path)
     (finding,) = report["findings"]
     assert (finding["rule"], finding["step"], finding["element"]["index"]) == ("WN201", 4, [2, 1])
-    assert {reached["kind"] for reached in finding["reaches"]} == {"output"}
+    assert "output" in {reached["kind"] for reached in finding["reaches"]}
     assert finding["fixes"][0]["verdict"]["status"] == "guarded"
     assert isinstance(word["error"], SystemExit)
 
@@ -222,6 +223,55 @@ def test_a_later_evaluation_that_is_bad_is_run_again(tmp_path: Path, loaded: Cal
     assert report["run"]["replay"]["kind"] == "step"
     assert report["run"]["replay"]["faithful"] is True
     assert finding["fixes"][0]["verdict"]["status"] == "guarded"
+
+
+@pytest.mark.parametrize("first", [0, 2])
+def test_what_an_evaluation_gave_and_the_program_mends_ends_nothing(first: int, tmp_path: Path) -> None:
+    """The first of its kind, or a later one."""
+    program = Program()
+
+    def work() -> None:
+        for epoch in range(4):
+            program.fit(2)
+            program.score(batch(bad=epoch >= first)).nan_to_num(neginf=-5.0).sum().item()
+
+    report, word = attended(work, tmp_path)
+    assert (report["verdict"], report["findings"], word["error"]) == ("clean", [], None)
+
+
+@pytest.mark.parametrize("end", ["the program ends", "it raises", "a step follows"])
+def test_what_an_evaluation_gave_is_told_where_the_program_goes_on(end: str, tmp_path: Path) -> None:
+    program = Program()
+
+    def work() -> None:
+        for epoch in range(3):
+            program.fit(2)
+            program.score(batch(bad=epoch == 2))
+        if end == "it raises":
+            raise LookupError(end)
+        if end == "a step follows":
+            program.fit(1)
+
+    report, word = attended(work, tmp_path, prove=False)
+    (finding,) = report["findings"]
+    assert (finding["rule"], finding["severity"]) == ("WN201", "error")
+    expected = {"the program ends": type(None), "it raises": LookupError, "a step follows": SystemExit}
+    assert type(word["error"]) is expected[end]
+
+
+def test_below_a_mode_of_the_programs_it_is_told_at_once(tmp_path: Path) -> None:
+    """A mode that the program takes off is the last that was put on."""
+    from torch.utils.flop_counter import FlopCounterMode
+
+    program = Program()
+
+    def work() -> None:
+        program.fit(2)
+        with FlopCounterMode(display=False):
+            program.score(batch(bad=True)).nan_to_num()
+
+    _, word = attended(work, tmp_path, prove=False)
+    assert isinstance(word["error"], SystemExit)
 
 
 def test_an_evaluation_that_cannot_be_run_again_is_said_to_be(tmp_path: Path) -> None:

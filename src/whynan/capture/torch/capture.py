@@ -138,6 +138,19 @@ class Capture:
         if isinstance(read, torch.Tensor):
             call_untraced(self.context, self.tracer.bad.sinks.record_conversion, read)
 
+    def await_outputs(self, out: Any) -> None:
+        """Follow what a module gave as far as the program's next call of one: whether the program mends it."""
+        call_untraced(self.context, self.tracer.bad.sinks.await_outputs, out)
+
+    def has_bad_output(self) -> bool:
+        """Whether something bad that a module gave has not been mended."""
+        call_untraced(self.context, self.tracer.deferred.run_checks)
+        return self.context.log.has_left or bool(self.context.log.awaited(self.context.labels))
+
+    def stands_alone(self) -> bool:
+        """Whether no other dispatch mode is on in this thread."""
+        return torch._C._len_torch_dispatch_stack() == 1
+
     def set_inherited_state(self, inherited: Inherited) -> None:
         """What comes now begins with weights that may be bad already."""
         self.tracer.bad.entries.inherited = inherited
@@ -164,6 +177,7 @@ class Capture:
                         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                             tracer.deferred.run_checks()
                             tracer.bad.sinks.look_at_modules()
+                            tracer.bad.sinks.settle_outputs()
                             self.trace = self.snapshot()
                 finally:
                     context.active = False
@@ -194,6 +208,7 @@ class Capture:
                         tracer.deferred.run_checks()
                         if error is not None:
                             tracer.bad.sinks.record_exception(error)
+                        tracer.bad.sinks.settle_outputs()
                         if self._only is not None:
                             self._only.finish()
                         self.trace = self._finish()

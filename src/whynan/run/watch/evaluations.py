@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
-from whynan.capture.ranks import TOGETHER, acts_blindly
+from whynan.capture.ranks import TOGETHER, acts_blindly, is_one_of_several
 from whynan.records import Coverage, ExitStatus, Note, Replay, Report, Run
 from whynan.run.explained_call import CallRerunner
 from whynan.run.proof.proving import is_interrupted
@@ -16,6 +18,7 @@ from whynan.run.region import refuses_another
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
+    from whynan.capture.torch import Capture
     from whynan.capture.torch.sinks.gradients import Fault
     from whynan.config import Options
     from whynan.records import Verdict
@@ -64,6 +67,8 @@ class EvaluationWatch:
         self._found: list[Report] = []
         self._last: tuple[Report, int, bool] | None = None
         """What led to the last bad number, after how many steps, and whether the number itself has left the program."""
+        self._followed: _Followed | None = None
+        """What was bad of what the last evaluation gave, while the program has yet to do something with it."""
         self._decided: int | None = None
         """After how many steps what led to a decision on a bad loss, or to an exception, was told."""
         guard = training.guard
@@ -75,6 +80,7 @@ class EvaluationWatch:
 
         `explained` is given the report of that before its fixes are proved.
         """
+        self.settle()
         guard = self._training.guard
         try:
             fault = guard.exception_fault(error)
@@ -93,6 +99,7 @@ class EvaluationWatch:
 
     def pieces(self) -> list[Report]:
         """All that was found."""
+        self.settle()
         if self._last is None:
             return self._found
         report, steps, leaves = self._last
@@ -108,7 +115,7 @@ class EvaluationWatch:
         if refuses_another():
             # one that another thread is at
             return None
-        return _Look(self._training.replays.region(), self._training.guard.steps + 1, self._tell)
+        return _Look(self._training.replays.region(), self._training.guard.steps + 1, self._ended)
 
     def _rerun(self, made: MadeCall, has_nan: bool) -> BaseException | None:
         """An evaluation has given something bad that others of its kind have not: run it again."""
@@ -132,7 +139,44 @@ class EvaluationWatch:
         region.change(
             lambda report: report.model_copy(update={"run": report.run.model_copy(update={"replay": replay})})
         )
-        return self._tell(region, step, made)
+        if not any(f.severity == "error" for f in region.report.findings):
+            return self._tell(region, step, made)
+        follow = self._training.replays.region()
+        follow.__enter__()
+        follow.watching.notify(lambda capture: capture.begin_at(step))
+        follow.watching.notify(lambda capture: capture.await_outputs(made.out))
+        return self._follow(_Followed(follow, region, step, made))
+
+    def _ended(self, region: Region, step: int, made: MadeCall) -> BaseException | None:
+        """The first evaluation of its kind is over."""
+        return self._follow(_Followed(region, region, step, made))
+
+    def _follow(self, followed: _Followed) -> BaseException | None:
+        """Look at what the program does with what an evaluation gave, where that is bad; at once where it cannot be.
+
+        A mode of the program's that is on now may be taken off before this one.
+        """
+        self._followed = followed
+        evaluations = self._training.guard.evaluations
+        if followed.made.raised is not None or is_one_of_several() or evaluations is None or not followed.can_follow():
+            return self.settle()
+        followed.looks.yields = True
+        thread = threading.get_ident()
+        evaluations.follows = lambda: self.settle() if threading.get_ident() == thread else None
+        return None
+
+    def settle(self) -> BaseException | None:
+        """The program goes on: gives what it is to end with, unless it has mended what the last evaluation gave."""
+        followed, self._followed = self._followed, None
+        if self._training.guard.evaluations is not None:
+            self._training.guard.evaluations.follows = None
+        if followed is None:
+            return None
+        is_bad = followed.is_bad()
+        _end(followed.looks)
+        if followed.told is not followed.looks and not is_bad:
+            return None
+        return self._tell(followed.told, followed.step, followed.made)
 
     def _tell(self, region: Region, step: int, made: MadeCall) -> BaseException | None:
         if any(f.severity == "error" for f in region.report.findings):
@@ -172,8 +216,8 @@ class EvaluationWatch:
 
     def _on_bad_read(self, fault: Fault) -> BaseException | None:
         steps = self._training.guard.steps
-        if self._decided == steps:
-            # what comes of it has been told
+        if self._decided == steps or self._followed is not None:
+            # what comes of it has been told, or will be
             return None
         made = fault.decision
         by_itself = made is not None and self._training.is_allowed(made)
@@ -238,8 +282,30 @@ class _Look:
 
     def end(self, made: MadeCall) -> BaseException | None:
         """The evaluation is over, and what it gave is all that leaves it."""
-        _end(self._region)
         return self._told(self._region, self._step, made)
+
+
+@dataclass(frozen=True)
+class _Followed:
+    """An evaluation that gave something bad, at a step: `looks` at what the program does with it, `told` at itself."""
+
+    looks: Region
+    told: Region
+    step: int
+    made: MadeCall
+
+    def is_bad(self) -> bool:
+        """Whether the program has not mended what is bad in what it gave."""
+        return self._ask(lambda capture: capture.has_bad_output())
+
+    def can_follow(self) -> bool:
+        """Whether something is, and no mode is on that the program may take off meanwhile."""
+        return self._ask(lambda capture: capture.stands_alone() and capture.has_bad_output())
+
+    def _ask(self, question: Callable[[Capture], bool]) -> bool:
+        found: list[bool] = []
+        self.looks.watching.notify(lambda capture: found.append(question(capture)))
+        return any(found)
 
 
 class _EvaluationRerunner(CallRerunner):

@@ -112,6 +112,8 @@ class Patches:
 
         @functools.wraps(original)
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+            if context.log.returned:
+                call_untraced_fenced(context, _goes_on, tracer)
             kept = call_untraced_fenced(context, _engine_starts, tracer, only, t_outputs, args)
             try:
                 raise_if_stopped(ending)
@@ -133,6 +135,8 @@ class Patches:
         tracer, context, only, ending = self.tracer, self.context, self.only, self.tracer.ending
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+            if context.log.returned:
+                call_untraced_fenced(context, _goes_on, tracer)
             raise_if_stopped(ending)
             lane = call_untraced_fenced(context, _module_starts, context, module)
             try:
@@ -157,6 +161,8 @@ class Patches:
         tracer, context, ending = self.tracer, self.context, self.tracer.ending
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
+            if context.log.returned:
+                call_untraced_fenced(context, _goes_on, tracer)
             call_untraced_fenced(context, _step_starts, tracer, optimizer, args, kwargs)
             raise_if_stopped(ending)
 
@@ -237,6 +243,13 @@ def _engine_ends(tracer: Tracer, kept: Any) -> None:
     lane.engine_depth = depth
     if depth:
         lane.backward, lane.loss_labels = backward, labels
+
+
+def _goes_on(tracer: Tracer) -> None:
+    """The program has done what it does with what a module gave."""
+    if not tracer.context.lane().modules:
+        tracer.deferred.run_checks()
+        tracer.bad.sinks.settle_outputs()
 
 
 def _module_starts(context: TraceContext, module: Any) -> Any:

@@ -103,6 +103,8 @@ class BadEvents:
                 self.damage.taint_outputs(live, original_arguments(live), bad)
             if stand_ins is not None:
                 stand_ins.restore_labels(explained)
+            if marked and self.context.log.returned:
+                self.sinks.record_mending(original)
             if "non_finite_check" in operator.name:
                 # after the gradients were written: what is bad in them will be skipped
                 self.sinks.scaler.record_unscale(live.args)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from whynan.capture.torch.shadow_memory import ATTRIBUTE
 from whynan.capture.torch.sinks.steps import Steps
 
 if TYPE_CHECKING:
     import weakref
 
+    import torch
     from torch import Tensor
 
     from whynan.capture.provenance.label_sets import LabelSets
@@ -70,6 +72,25 @@ class Leaf:
         return None if self.state is None else self.state()
 
 
+@dataclass(slots=True)
+class Returned:
+    """What an outermost module call gave that no backward can follow: sinks, but where the program mends it."""
+
+    sinks: list[Sink]
+    labels: frozenset[int]
+    storage: weakref.ref[torch.UntypedStorage]
+    mended: bool = False
+    """Whether a finite number was made of it."""
+
+    def is_harmless(self, labels: LabelSets) -> bool:
+        """Whether the program has mended it, or written over it."""
+        storage = self.storage()
+        if self.mended or storage is None:
+            return self.mended
+        plane = getattr(getattr(storage, ATTRIBUTE, None), "plane", None)
+        return plane is None or not self.labels & labels.labels_in(plane)
+
+
 @dataclass(eq=False)
 class SinkLog:
     """The sinks that a trace has found, and what of its leaves and outputs may yet become one."""
@@ -78,6 +99,10 @@ class SinkLog:
     fatal_seen: bool = False
     outputs: list[tuple[Sink, int]] = field(default_factory=lambda: [])
     """Outputs of modules that may be followed by a backward, and the ordinals of their events."""
+    returned: list[Returned] = field(default_factory=lambda: [])
+    """What modules gave without a backward, until it is known whether the program mends it."""
+    has_left: bool = False
+    """Whether something of that has become a sink."""
     last_backward: int = -1
     steps: Steps = field(default_factory=Steps)
     skipped_steps: int = 0
@@ -87,9 +112,10 @@ class SinkLog:
     leaf_sites: dict[int, tuple[weakref.ref[Tensor], int, Lane]] = field(default_factory=lambda: {})
     """Where each leaf was used first, by its identity, and in which thread."""
 
-    def awaited(self) -> list[Sink]:
-        """The outputs that no backward has followed."""
-        return [sink for sink, ordinal in self.outputs if self.last_backward <= ordinal]
+    def awaited(self, labels: LabelSets) -> list[Sink]:
+        """The outputs that no backward has followed, and nothing has mended."""
+        kept = [sink for sink, ordinal in self.outputs if self.last_backward <= ordinal]
+        return kept + [sink for one in self.returned if not one.is_harmless(labels) for sink in one.sinks]
 
     def forget(self, tensor: Tensor) -> None:
         """Keep no weak reference to a tensor."""

@@ -17,7 +17,7 @@ from whynan.capture.torch.shadow_memory import State, bad_mask, is_bad, is_reada
 from whynan.capture.torch.sinks.decisions import decision_sinks, exception_link
 from whynan.capture.torch.sinks.gradients import differentiated_in
 from whynan.capture.torch.sinks.loss_scaling import Scaler
-from whynan.capture.torch.sinks.sink_log import Backward, Leaf, distinct, incurable, was_reset
+from whynan.capture.torch.sinks.sink_log import Backward, Leaf, Returned, distinct, incurable, was_reset
 from whynan.capture.torch.sinks.values_read import held_tensors, is_nonfinite_error, raised_at
 from whynan.capture.torch.sparse import as_dense
 from whynan.traces import Sink
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from whynan.capture.torch.context import TraceContext
+    from whynan.capture.torch.event_log import LiveEvent
     from whynan.capture.torch.operators import Operator
     from whynan.capture.torch.provenance.entries import Entries
     from whynan.capture.torch.sites import Lane
@@ -315,7 +316,52 @@ class Sinks:
                     # whether a backward follows is known only later
                     self.log.outputs += [(sink, self.context.ordinal) for sink in made]
                 else:
-                    self.log.found += made
+                    self._await(tensor, made)
+
+    def await_outputs(self, out: Any) -> None:
+        """What a module gave before this trace, and is bad: it is mended, or a sink."""
+        for name, tensor in tensors_of(out, "output"):
+            self._await(tensor, self.sink(tensor, "output", name, True))
+
+    def _await(self, tensor: Tensor, made: list[Sink]) -> None:
+        """What a module gave is a sink, unless the program mends it before it goes on: `settle_outputs`."""
+        labels = frozenset(label for sink in made for label in sink.labels)
+        if not labels or not is_readable(tensor):
+            self.log.found += made
+        else:
+            self.log.returned.append(Returned(made, labels, weakref.ref(tensor.untyped_storage())))
+
+    def record_mending(self, live: LiveEvent) -> None:
+        """An event read something bad: whether it made a finite number of what a module gave.
+
+        To ask whether something is bad, or which elements are, makes none.
+        """
+        waiting = [one for one in self.log.returned if not one.mended]
+        made = [tensor for tensor in live.written if tensor.dtype is not torch.bool]
+        if not waiting or not made or live.row.operator.view or live.row.operator.collective:
+            return
+        if self._labels_in(made):
+            return
+        read = self._labels_in(interventions.tensors_in([*live.args, *live.kwargs.values()]))
+        for one in waiting:
+            one.mended = bool(one.labels & read)
+
+    def _labels_in(self, tensors: Sequence[Tensor]) -> frozenset[int]:
+        """The labels of what is bad in some tensors, or wrong by it."""
+        found: set[int] = set()
+        for tensor in tensors:
+            state = self.context.state_of(tensor)
+            if state is not None and is_strided(tensor):
+                planes = [plane for plane in (state.plane, state.taint) if plane is not None]
+                found.update(*(self.context.labels.labels_in(strided(p, state.itemsize, tensor)) for p in planes))
+        return frozenset(found)
+
+    def settle_outputs(self) -> None:
+        """The program goes on: what modules gave without a backward is a sink now, but where it was mended."""
+        waiting, self.log.returned = self.log.returned, []
+        left = [s for one in waiting if not one.is_harmless(self.context.labels) for s in one.sinks]
+        self.log.found += left
+        self.log.has_left = self.log.has_left or bool(left)
 
     def _unwritten(self, given: Any) -> frozenset[int]:
         """The labels of what some values hold of memory that nobody has written."""
@@ -329,8 +375,8 @@ class Sinks:
 
     def release_outputs(self) -> None:
         """No backward follows any more: the outputs that one was waited for are sinks."""
-        self.log.found += self.log.awaited()
-        self.log.outputs = []
+        self.log.found += self.log.awaited(self.context.labels)
+        self.log.outputs, self.log.returned = [], []
 
     def record_target_return(self, out: Any) -> None:
         """The target of `explain` has returned: all of it is a fatal sink."""
@@ -466,7 +512,7 @@ class Pending:
 
     def sinks(self) -> list[Sink]:
         """Gradients that nothing has used or discarded, the losses that they came from, outputs without a backward."""
-        waiting, here = self._log.awaited(), self._context.lane()
+        waiting, here = self._log.awaited(self._context.labels), self._context.lane()
         for leaf in self._log.leaves.values():
             if (leaf.left or leaf.pending) and leaf.readable(here) and self._held(leaf):
                 waiting += leaf.left
