@@ -41,6 +41,7 @@ class Watcher(Protocol):
     def go_on(self) -> None:
         """See `Evaluations.go_on`."""
         ...
+
     observations: Observations | None
 
     @property

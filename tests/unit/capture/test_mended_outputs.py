@@ -95,3 +95,29 @@ def test_a_mended_output_before_a_step_is_none_after_it() -> None:
             optimizer.step()
 
     assert traced(work).verdict == "clean"
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_what_is_collected_over_calls_may_be_mended_at_the_end(kept: bool) -> None:
+    def work() -> None:
+        model = Log()
+        with torch.no_grad():
+            found = torch.stack([model(torch.tensor([float(call), 2.0])) for call in range(3)])
+            if kept:
+                found = torch.where(found.isinf(), 0.0, found)
+        found.sum().item()
+
+    report = traced(work)
+    assert report.verdict == ("clean" if kept else "nonfinite")
+
+
+def test_what_one_call_gave_is_mended_in_the_next() -> None:
+    class Whole(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.nan_to_num(neginf=-5.0)
+
+    def work() -> None:
+        with torch.no_grad():
+            Whole()(Log()(torch.zeros(1)) * 2).item()
+
+    assert traced(work).verdict == "clean"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from whynan.capture.torch.sites import Lane
     from whynan.traces import Sink
 
+MOST_CALLS: Final = 64
+"""So many modules may be called before the program mends what one before them gave."""
 _RESETS: Final = frozenset(["aten.zero_.default", "aten._foreach_zero_.default"])
 
 
@@ -81,6 +83,8 @@ class Returned:
     storage: weakref.ref[torch.UntypedStorage]
     mended: bool = False
     """Whether a finite number was made of it."""
+    calls: int = 0
+    """How many outermost modules were called since."""
 
     def is_harmless(self, labels: LabelSets) -> bool:
         """Whether the program has mended it, or written over it."""

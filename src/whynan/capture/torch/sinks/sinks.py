@@ -17,14 +17,14 @@ from whynan.capture.torch.shadow_memory import State, bad_mask, is_bad, is_reada
 from whynan.capture.torch.sinks.decisions import decision_sinks, exception_link
 from whynan.capture.torch.sinks.gradients import differentiated_in
 from whynan.capture.torch.sinks.loss_scaling import Scaler
-from whynan.capture.torch.sinks.sink_log import Backward, Leaf, Returned, distinct, incurable, was_reset
+from whynan.capture.torch.sinks.sink_log import MOST_CALLS, Backward, Leaf, Returned, distinct, incurable, was_reset
 from whynan.capture.torch.sinks.values_read import held_tensors, is_nonfinite_error, raised_at
 from whynan.capture.torch.sparse import as_dense
 from whynan.traces import Sink
 from whynan.traces.facts import STILL_HELD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from torch import Tensor
 
@@ -340,11 +340,10 @@ class Sinks:
         made = [tensor for tensor in live.written if tensor.dtype is not torch.bool]
         if not waiting or not made or live.row.operator.view or live.row.operator.collective:
             return
-        if self._labels_in(made):
-            return
-        read = self._labels_in(interventions.tensors_in([*live.args, *live.kwargs.values()]))
+        read = self._with_causes(self._labels_in(interventions.tensors_in([*live.args, *live.kwargs.values()])))
+        left = self._with_causes(self._labels_in(made))
         for one in waiting:
-            one.mended = bool(one.labels & read)
+            one.mended = bool(one.labels & read) and not one.labels & left
 
     def _labels_in(self, tensors: Sequence[Tensor]) -> frozenset[int]:
         """The labels of what is bad in some tensors, or wrong by it."""
@@ -356,12 +355,38 @@ class Sinks:
                 found.update(*(self.context.labels.labels_in(strided(p, state.itemsize, tensor)) for p in planes))
         return frozenset(found)
 
-    def settle_outputs(self) -> None:
-        """The program goes on: what modules gave without a backward is a sink now, but where it was mended."""
+    def _with_causes(self, labels: Iterable[int]) -> set[int]:
+        """Some labels, and those that they were made from."""
+        found, waiting = set[int](), list(labels)
+        while waiting:
+            label = waiting.pop()
+            if label not in found:
+                found.add(label)
+                waiting += self.context.labels.birth(label).causes
+        return found
+
+    def settle_outputs(self, *, waits: bool = False) -> None:
+        """The program goes on: what modules gave without a backward is a sink now, but where it was mended.
+
+        `waits`: as long as the program holds it still, or what it has made of it, and has not let it out, it may.
+        """
         waiting, self.log.returned = self.log.returned, []
-        left = [s for one in waiting if not one.is_harmless(self.context.labels) for s in one.sinks]
-        self.log.found += left
-        self.log.has_left = self.log.has_left or bool(left)
+        out = self._with_causes(label for sink in self.log.found for label in sink.labels) if waiting else set[int]()
+        for one in waiting:
+            one.calls += 1
+            if one.is_harmless(self.context.labels):
+                continue
+            if waits and one.calls <= MOST_CALLS and not one.labels & out and self._is_held(one.labels):
+                self.log.returned.append(one)
+            else:
+                self.log.found += one.sinks
+                self.log.has_left = True
+
+    def _is_held(self, labels: frozenset[int]) -> bool:
+        """Whether the program holds something that is bad by some labels."""
+        planes = (state.plane for state in list(self.context.marked))
+        found = (self.context.labels.labels_in(plane) for plane in planes if plane is not None)
+        return any(labels & self._with_causes(held) for held in found)
 
     def _unwritten(self, given: Any) -> frozenset[int]:
         """The labels of what some values hold of memory that nobody has written."""
