@@ -167,7 +167,9 @@ class TrainingPatches:
                 self._marking.record_module_call()
         if not self._guard.is_watching:
             return None
-        return None if torch.is_grad_enabled() else self._guard.evaluations
+        # in a transform of functions (vmap) what a module gives has no numbers that could be read
+        is_plain = not torch.is_grad_enabled() and torch._C._functorch.peek_interpreter_stack() is None
+        return self._guard.evaluations if is_plain else None
 
     def _scaled(self, original: Any) -> Any:
         @functools.wraps(original)

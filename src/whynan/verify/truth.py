@@ -117,10 +117,13 @@ def excused_truths(
 def nearby_truths(original: TestedProgram, case: Case, *, bits: int) -> Iterator[dict[str, Truth]]:
     """The exact outputs where one of the inputs at a time is not what was captured but what rounds to it.
 
-    Raises ``UnknowableError``.
+    Whole numbers that no gradient goes back through, as of a mask or a count, are taken for exact. Raises
+    ``UnknowableError``.
     """
     inputs, moved = _inputs(case), list[dict[str, Any]]()
     for name, tensor in _floats(case).items():
+        if name not in case.sample.needs_grad and bool((inputs[name] == np.rint(inputs[name])).all()):
+            continue
         step = spacing(inputs[name], dtype_name(tensor)) / _WITHIN
         moved += [{**inputs, name: inputs[name] - step}, {**inputs, name: inputs[name] + step}]
     yield from _moved_truths(original, case, moved, bits)

@@ -121,3 +121,26 @@ def test_what_one_call_gave_is_mended_in_the_next() -> None:
             Whole()(Log()(torch.zeros(1)) * 2).item()
 
     assert traced(work).verdict == "clean"
+
+
+def test_a_detached_output_is_mended_after_the_step() -> None:
+    class Routed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(2))
+
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x * self.weight, torch.stack([x.mean(), x[:0].mean()])
+
+    model = Routed()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def work() -> None:
+        for _ in range(2):
+            optimizer.zero_grad()
+            out, load = model(torch.ones(2))
+            out.sum().backward()
+            optimizer.step()
+            load.nanmean().item()
+
+    assert traced(work).verdict == "clean"

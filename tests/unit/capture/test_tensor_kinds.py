@@ -192,3 +192,17 @@ def test_a_bad_value_inside_a_wrapper() -> None:
 def test_a_plain_subclass_is_looked_at() -> None:
     finding = only(whynan.explain(lambda: torch.zeros(2).as_subclass(Named).log()))
     assert finding.op == "aten.log.default"
+
+
+@pytest.mark.parametrize("product", [torch.dot, torch.vdot, lambda a, b: a @ b], ids=["dot", "vdot", "@"])
+def test_a_derivative_of_zeros_has_no_memory_to_be_read(product: Callable[[Tensor, Tensor], Tensor]) -> None:
+    ones = torch.ones(3)
+
+    def work() -> list[float]:
+        value, slope = torch.func.jvp(lambda z: product(ones, z), (ones,), (ones,))
+        curve = torch.func.hessian(lambda z: product(ones, z) * z.sum())(ones)
+        return [value.item(), slope.item(), curve.sum().item()]
+
+    seen: list[list[float]] = []
+    report = traced(lambda: seen.append(work()))
+    assert (report.verdict, seen) == ("clean", [[3.0, 3.0, 18.0]])

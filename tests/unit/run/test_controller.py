@@ -259,6 +259,20 @@ def test_what_an_evaluation_gave_is_told_where_the_program_goes_on(end: str, tmp
     assert type(word["error"]) is expected[end]
 
 
+def test_a_module_that_vmap_calls_is_no_evaluation(tmp_path: Path) -> None:
+    """What it gives there has no numbers that could be read."""
+    program = Program()
+
+    def work() -> None:
+        program.fit(2)
+        with torch.no_grad():
+            torch.func.vmap(program.net)(torch.ones(3, 2, 2))
+
+    report, word = attended(work, tmp_path)
+    assert (report["verdict"], report["coverage"]["notes"], word["error"]) == ("clean", ANY, None)
+    assert "error of its own" not in str(report["coverage"]["notes"])
+
+
 def test_below_a_mode_of_the_programs_it_is_told_at_once(tmp_path: Path) -> None:
     """A mode that the program takes off is the last that was put on."""
     from torch.utils.flop_counter import FlopCounterMode

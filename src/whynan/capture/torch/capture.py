@@ -177,7 +177,7 @@ class Capture:
                         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
                             tracer.deferred.run_checks()
                             tracer.bad.sinks.look_at_modules()
-                            tracer.bad.sinks.settle_outputs()
+                            tracer.bad.sinks.settle_outputs(waits=True)
                             self.trace = self.snapshot()
                 finally:
                     context.active = False

@@ -144,7 +144,10 @@ class Tracer:
         else:
             written = [t for t in interventions.outputs_of(operator, args, kwargs, out) if is_plain(t)]
         first = written[0] if written else None
-        waits = first is not None and (self.defers or not first.is_cpu) and not first.is_meta
+        if first is not None and first.is_meta:
+            # below a dispatch mode what a tensor of zeros is computed with is first computed without memory
+            written, first = (), None
+        waits = first is not None and (self.defers or not first.is_cpu)
         if waits:
             self._note(written, operator, ordinal)
         elif self.deferred.events and ((operator.leaves and self.defers) or not _all_cpu(args)):
@@ -243,6 +246,9 @@ class Tracer:
     def _is_bad(self, tensor: Tensor) -> bool:
         """Whether a tensor that an event wrote holds a bad element: one sum, and a second look only on doubt."""
         dtype = tensor.dtype
+        if tensor._is_zerotensor():
+            # zeros of forward-mode derivatives, which have no memory
+            return False
         try:
             if dtype in WIDE:
                 total = tensor.sum().item()

@@ -113,7 +113,7 @@ class Patches:
         @functools.wraps(original)
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
             if context.log.returned:
-                call_untraced_fenced(context, _goes_on, tracer, False)
+                call_untraced_fenced(context, _goes_on, tracer)
             kept = call_untraced_fenced(context, _engine_starts, tracer, only, t_outputs, args)
             try:
                 raise_if_stopped(ending)
@@ -136,7 +136,7 @@ class Patches:
 
         def call(module: Any, *args: Any, **kwargs: Any) -> Any:
             if context.log.returned:
-                call_untraced_fenced(context, _goes_on, tracer, True)
+                call_untraced_fenced(context, _goes_on, tracer)
             raise_if_stopped(ending)
             lane = call_untraced_fenced(context, _module_starts, context, module)
             try:
@@ -162,7 +162,7 @@ class Patches:
 
         def before(optimizer: Any, args: Any, kwargs: Any) -> None:
             if context.log.returned:
-                call_untraced_fenced(context, _goes_on, tracer, False)
+                call_untraced_fenced(context, _goes_on, tracer)
             call_untraced_fenced(context, _step_starts, tracer, optimizer, args, kwargs)
             raise_if_stopped(ending)
 
@@ -245,11 +245,11 @@ def _engine_ends(tracer: Tracer, kept: Any) -> None:
         lane.backward, lane.loss_labels = backward, labels
 
 
-def _goes_on(tracer: Tracer, waits: bool) -> None:
-    """The program goes on from what a module gave; to call another one, where it `waits`."""
+def _goes_on(tracer: Tracer) -> None:
+    """The program goes on from what a module gave."""
     if not tracer.context.lane().modules:
         tracer.deferred.run_checks()
-        tracer.bad.sinks.settle_outputs(waits=waits)
+        tracer.bad.sinks.settle_outputs(waits=True)
 
 
 def _module_starts(context: TraceContext, module: Any) -> Any:
