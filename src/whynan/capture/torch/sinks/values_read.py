@@ -262,6 +262,9 @@ def _bad_scalar(tensor: Tensor, out: Any) -> bytes | None:
 
 
 def _bad_array(tensor: Tensor, _out: Any) -> bytes | None:
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        # of a transform (vmap) that an exception has left
+        return None
     if not is_readable(tensor) or not 0 < tensor.numel() <= _MOST_ELEMENTS:
         return None
     bad = ~torch.isfinite(tensor)
