@@ -499,11 +499,13 @@ def test_two_defects_are_two_findings(program: Program) -> None:
     assert len(_told(report)) == 2, _told(report)
 
 
+@pytest.mark.breadth
 def test_a_folding_of_everything_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding._Causes, "is_one", lambda *_: True)  # pyright: ignore[reportPrivateUsage]
     assert all(len(_told(whynan.explain(program))) == 1 for program in TWO)
 
 
+@pytest.mark.breadth
 def test_no_folding_at_all_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding._Causes, "is_one", lambda *_: False)  # pyright: ignore[reportPrivateUsage]
     more = [program for program in ONE if len(_told(whynan.explain(program))) > 1]

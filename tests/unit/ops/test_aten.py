@@ -150,6 +150,7 @@ def test_a_sum_that_is_called_movement_is_caught() -> None:
     assert _makes(operator_of(torch.ops.aten.sum.default), [torch.randn(3)], {}) == "aten.sum.default"
 
 
+@pytest.mark.breadth
 def test_what_is_free_of_values_gives_the_same_for_others() -> None:
     checked: set[str] = set()
     for operator, args, kwargs in _of_kind("value_free"):

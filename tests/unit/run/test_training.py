@@ -166,6 +166,7 @@ def test_a_training_that_continues_takes_its_bad_step() -> None:
     assert any(bool(p.isnan().any()) for p in model.parameters())
 
 
+@pytest.mark.breadth
 def test_an_error_with_the_finding_is_raised_where_that_is_asked_for() -> None:
     model, log = network(), Log()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -331,6 +332,7 @@ def test_gradients_that_are_cleared_before_the_second_of_two_steps_give_no_alarm
     assert w.report.verdict == "clean"
 
 
+@pytest.mark.breadth
 def test_two_optimizers_that_step_together_for_the_first_time_are_refused_with_the_reason() -> None:
     first, second, optimizers = _two()
     with watch(*optimizers) as w:
@@ -727,6 +729,7 @@ def test_a_point_that_a_line_search_rejects_gives_no_alarm() -> None:
     assert (report.verdict, done) == ("clean", 3)
 
 
+@pytest.mark.breadth
 def test_a_bad_point_that_a_step_keeps_is_explained_and_put_back() -> None:
     report, done, tried, weight = _probed(4.0, search=None)
     assert INF in tried

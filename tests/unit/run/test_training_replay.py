@@ -135,6 +135,7 @@ def fit_and_save_late(model: nn.Module, optimizer: Any, rows: list[Tensor], path
         optimizer.step()
 
 
+@pytest.mark.breadth
 def test_a_replay_that_would_write_a_file_is_refused_at_its_line(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
     told = refusal(watched(fit_and_save_late, path))
@@ -149,6 +150,7 @@ def test_a_file_that_is_opened_before_the_model_is_called_is_left_out(tmp_path: 
     assert path.read_text() == "0\n1\n2\n3\n"
 
 
+@pytest.mark.breadth
 def test_a_replay_that_would_start_a_thread_is_refused_at_its_line() -> None:
     told = refusal(watched(fit_and_tell))
     assert "thread" in told
@@ -176,6 +178,7 @@ def fit_by_time(model: nn.Module, optimizer: Any, rows: list[Tensor]) -> None:
         optimizer.step()
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("fit", [fit_by_count, fit_by_time])
 def test_a_replay_that_comes_to_another_loss_is_said_to_and_not_used(fit: Callable[..., None]) -> None:
     assert "other losses or gradients than in the step itself" in refusal(watched(fit))
@@ -193,6 +196,7 @@ def fit_elsewhere(model: nn.Module, optimizer: Any, rows: list[Tensor]) -> None:
         optimizer.step()
 
 
+@pytest.mark.breadth
 def test_a_replay_with_other_bad_elements_is_said_to_be_and_not_used() -> None:
     assert "other losses or gradients than in the step itself" in refusal(watched(fit_elsewhere))
 
