@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     from whynan.source.syntax import Spanned
 
-_FRAME: Final = re.compile(r'  File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)')
+_FRAME: Final = re.compile(r' *File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)')
+_RESUMED: Final = re.compile(r"torch_dynamo_resume_in_(?P<function>.+)_at_\d+")
+"""What dynamo calls the rest of a function behind a graph break."""
 _MARKS: Final = re.compile(r"    (?P<before> *)(?P<marks>[~^]+) *")
 
 
@@ -53,7 +55,8 @@ def traced_frames(operation: TracedOperation) -> list[TracedFrame]:
     """The frames of an operation's stack trace, the innermost first.
 
     Those are left out whose file is gone, or has no such line any more. The marks of a stack trace (``^^^^``) tell
-    where an expression begins, and hardly where it ends: what begins there is told apart by what it calls.
+    where an expression begins, and hardly where it ends: what begins there is told apart by what it calls. Without
+    marks, as ``torch.export`` writes it, so is all that stands in the line.
     """
     frames = _frames(operation.stack)
     found: list[TracedFrame] = []
@@ -77,26 +80,32 @@ def _frames(stack: str) -> list[_Frame]:
         text, below = (lines[place] if place < len(lines) else "" for place in (number + 1, number + 2))
         marks = _MARKS.fullmatch(below)
         span = None if marks is None else (marks.start("marks") - 4, marks.end("marks") - 4)
-        found.append(_Frame(frame["file"], int(frame["line"]), frame["function"], text.strip(), span))
+        resumed = _RESUMED.fullmatch(frame["function"])
+        function = frame["function"] if resumed is None else resumed["function"]
+        found.append(_Frame(frame["file"], int(frame["line"]), function, text.strip(), span))
     return found
 
 
 def _located(frame: _Frame, asked: TracedOperation, is_operator: bool) -> TracedFrame | None:
     source = tuple(lines_of(frame.file))
-    whole = source[frame.line - 1].rstrip() if 0 < frame.line <= len(source) else ""
+    line = source[frame.line - 1].rstrip("\n") if 0 < frame.line <= len(source) else ""
+    whole = line.rstrip()
     if not whole or whole.strip() != frame.text:
         return None
-    indent = len(whole) - len(whole.lstrip())
-    begin, end = (len(whole[: indent + place].encode()) for place in frame.marks or (0, len(frame.text)))
+    # blanks at the end of a line move the marks to the left
+    indent = len(line) - len(line.lstrip()) + len(line) - len(whole)
+    begin, end = (len(whole[: indent + place].encode()) for place in frame.marks or (0, 0))
     for code in _codes(frame.file, source):
         if code.co_name != frame.function:
             continue
         # of the instructions of one expression the last is what it does
-        spans: dict[tuple[int, int], int] = {}
+        spans: dict[tuple[int, int, int], int] = {}
         for index, (first, last, column, end_column) in enumerate(code.co_positions()):
-            if first == frame.line and column == begin and last is not None and end_column is not None:
-                spans[last, end_column] = index
-        exact = spans.get((frame.line, end)) if end < len(whole.encode()) else None
+            if first != frame.line or last is None or column is None or end_column is None:
+                continue
+            if column == begin or frame.marks is None:
+                spans[last, end_column, -column] = index
+        exact = spans.get((frame.line, end, -begin)) if end < len(whole.encode()) else None
         if exact is not None:
             return TracedFrame(code, 2 * exact)
         ordered = [TracedFrame(code, 2 * index) for _, index in sorted(spans.items())]
@@ -119,7 +128,8 @@ def _chosen(ordered: Sequence[TracedFrame], asked: TracedOperation, is_operator:
     else:
         asking = [frame for frame, node in calls if callee_name(node) == asked.name]
     if asking:
-        return asking[min(asked.turn, len(asking) - 1)]
+        # in a loop each turn asks for each of them once
+        return asking[asked.turn % len(asking)]
     # a module, or a function under another name
     return calls[0][0] if calls else ordered[-1]
 

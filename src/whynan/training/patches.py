@@ -168,7 +168,8 @@ class TrainingPatches:
         if not self._guard.is_watching:
             return None
         # in a transform of functions (vmap) what a module gives has no numbers that could be read
-        is_plain = not torch.is_grad_enabled() and torch._C._functorch.peek_interpreter_stack() is None
+        transform = torch._C._functorch.peek_interpreter_stack()  # pyright: ignore[reportAttributeAccessIssue]
+        is_plain = not torch.is_grad_enabled() and transform is None
         return self._guard.evaluations if is_plain else None
 
     def _scaled(self, original: Any) -> Any:

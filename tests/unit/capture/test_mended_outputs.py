@@ -39,6 +39,8 @@ USES: dict[str, Callable[[Tensor], Any]] = {
     "averaged": lambda y: y.mean().item(),
     "asked about": lambda y: bool(y.isinf().any()),
     "another part of it read": lambda y: y[1:].sum().item(),
+    "its shape read": lambda y: torch.zeros_like(y).sum().item(),
+    "mended for the log": lambda y: (y.nan_to_num(neginf=0.0).sum().item(), y.tolist()),
     "ranked": lambda y: (y * 0).argmax().item(),
 }
 
@@ -144,3 +146,18 @@ def test_a_detached_output_is_mended_after_the_step() -> None:
             load.nanmean().item()
 
     assert traced(work).verdict == "clean"
+
+
+def test_of_two_outputs_that_are_bad_by_one_birth_each_is_mended_for_itself() -> None:
+    class Both(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            hidden = x.log()
+            return hidden, hidden * 2
+
+    def work() -> None:
+        with torch.no_grad():
+            hidden, scores = Both()(torch.zeros(1))
+            hidden.nan_to_num(neginf=0.0)
+            del scores
+
+    assert sinks(only(traced(work))) == {("output", "output[1]")}

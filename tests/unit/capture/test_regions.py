@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -145,3 +145,35 @@ def test_a_birth_in_the_backward_of_a_graph_has_the_line_that_it_differentiates(
     (finding,) = report.findings
     assert finding.site is not None
     assert (finding.site.code, finding.phase) == ("moved.square().sum().sqrt()", "backward")
+
+
+def broken(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    more = y + 1
+    torch._dynamo.graph_break()
+    return more / x
+
+
+def chosen(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return -y / x if x.sum() > 0 else y
+
+
+def turning(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    for turn in range(3):
+        y = y / (x + turn - 1) / (y + 7)
+    return y
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    ("function", "expected"), [(broken, "more / x"), (chosen, "-y / x"), (turning, "y / (x + turn - 1)")]
+)
+def test_behind_a_graph_break_and_in_a_loop_it_is_the_expression_too(
+    function: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], expected: str, backend: str
+) -> None:
+    compiled = torch.compile(function, backend=backend)
+    y = torch.ones(3, requires_grad=True)
+    report = whynan.explain(lambda: compiled(torch.tensor([0.0, 1, 2]), y).sum().backward())
+    torch._dynamo.reset()
+    sites = {finding.site.code for finding in report.findings if finding.site is not None}
+    assert expected in sites
+    assert {site.partition(" ")[0] for site in sites if site is not None} <= {"more", "-y", "y"}

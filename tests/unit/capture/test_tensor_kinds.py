@@ -206,3 +206,13 @@ def test_a_derivative_of_zeros_has_no_memory_to_be_read(product: Callable[[Tenso
     seen: list[list[float]] = []
     report = traced(lambda: seen.append(work()))
     assert (report.verdict, seen) == ("clean", [[3.0, 3.0, 18.0]])
+
+
+def test_a_part_that_is_seen_as_complex_may_leave_one_element() -> None:
+    seen: list[int] = []
+
+    def work() -> None:
+        found = torch.tensor([-1.0, 2, 3]).log()
+        seen.append(torch.view_as_complex(found[:2]).numel())
+
+    assert (traced(work).verdict, seen) == ("clean", [1])

@@ -80,6 +80,22 @@ def test_of_what_begins_at_one_place_it_is_what_asks_for_the_operation(
     assert told(stack, name, turn) == [(expected, 2, 12)]
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"), [("truediv", "x / 2"), ("sum", "(x / 2 + 1).sum()"), ("linear", "(x / 2 + 1).sum()")]
+)
+def test_of_a_stack_that_marks_nothing_all_of_the_line_is_asked(name: str, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "exported.py"
+    path.write_text("def f(x):\n    y = (x / 2 + 1).sum()  \n")
+    stack = f'File "{path}", line 2, in f\n    y = (x / 2 + 1).sum()'
+    assert [code for code, *_ in told(stack, name)] == [expected]
+
+
+def test_blanks_at_the_end_of_a_line_move_the_marks(tmp_path: Path) -> None:
+    path = tmp_path / "blanks.py"
+    path.write_text("def f(x):\n    return 2 * (x / 0)  \n")
+    assert told(stack_of(path, "f"), "truediv")[0] == ("x / 0", 2, 17)
+
+
 @pytest.mark.parametrize(("called", "expected"), [("second", "x.first().second()"), ("forward", "x.first()")])
 def test_a_frame_that_calls_another_is_the_call_of_it(called: str, expected: str, tmp_path: Path) -> None:
     path = tmp_path / "calls.py"

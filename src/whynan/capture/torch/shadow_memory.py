@@ -108,8 +108,15 @@ def strided(plane: Tensor, itemsize: int, tensor: Tensor) -> Tensor:
     if size < itemsize:
         plane = plane.repeat_interleave(itemsize // size)
     elif size > itemsize:
-        plane = plane.view(-1, size // itemsize).amax(1)
+        plane = _joined(plane, size // itemsize)
     return plane.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
+def _joined(plane: Tensor, count: int) -> Tensor:
+    """A plane of elements that are so many times as large; what is left at its end is one of them, too."""
+    if missing := -plane.numel() % count:
+        plane = torch.cat([plane, plane.new_zeros(missing)])
+    return plane.view(-1, count).amax(1)
 
 
 def new_plane(tensor: Tensor) -> Tensor:
@@ -130,7 +137,7 @@ def rescale(state: State, tensor: Tensor) -> None:
             if size < state.itemsize:
                 plane = plane.repeat_interleave(state.itemsize // size)
             else:
-                plane = plane.view(-1, size // state.itemsize).amax(1)
+                plane = _joined(plane, size // state.itemsize)
             setattr(state, name, plane)
     state.shadow = None
     state.itemsize = size

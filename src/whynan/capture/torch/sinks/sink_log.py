@@ -81,6 +81,8 @@ class Returned:
     sinks: list[Sink]
     labels: frozenset[int]
     storage: weakref.ref[torch.UntypedStorage]
+    place: int
+    """How many sinks had been found before."""
     mended: bool = False
     """Whether a finite number was made of it."""
     calls: int = 0

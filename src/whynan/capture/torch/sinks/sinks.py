@@ -329,29 +329,35 @@ class Sinks:
         if not labels or not is_readable(tensor):
             self.log.found += made
         else:
-            self.log.returned.append(Returned(made, labels, weakref.ref(tensor.untyped_storage())))
+            storage = weakref.ref(tensor.untyped_storage())
+            self.log.returned.append(Returned(made, labels, storage, len(self.log.found)))
 
     def record_mending(self, live: LiveEvent) -> None:
         """An event read something bad: whether it made a finite number of what a module gave.
 
-        To ask whether something is bad, or which elements are, makes none.
+        To ask whether something is bad, or which elements are, makes none, nor does what reads the shape alone.
         """
+        operator = live.row.operator
         waiting = [one for one in self.log.returned if not one.mended]
         made = [tensor for tensor in live.written if tensor.dtype is not torch.bool]
-        if not waiting or not made or live.row.operator.view or live.row.operator.collective:
+        if not waiting or not made or operator.view or operator.collective or operator.value_free:
             return
-        read = self._with_causes(self._labels_in(interventions.tensors_in([*live.args, *live.kwargs.values()])))
+        given = interventions.tensors_in([*live.args, *live.kwargs.values()])
+        read = self._with_causes(self._labels_in(given, wrong=False))
         left = self._with_causes(self._labels_in(made))
-        for one in waiting:
+        # another that was given has the same labels where it was made of this one
+        storages = [tensor.untyped_storage() for tensor in given if is_strided(tensor)]
+        itself = [one for one in waiting if any(one.storage() is storage for storage in storages)]
+        for one in itself or waiting:
             one.mended = bool(one.labels & read) and not one.labels & left
 
-    def _labels_in(self, tensors: Sequence[Tensor]) -> frozenset[int]:
-        """The labels of what is bad in some tensors, or wrong by it."""
+    def _labels_in(self, tensors: Sequence[Tensor], *, wrong: bool = True) -> frozenset[int]:
+        """The labels of what is bad in some tensors, or ``wrong`` by it."""
         found: set[int] = set()
         for tensor in tensors:
             state = self.context.state_of(tensor)
             if state is not None and is_strided(tensor):
-                planes = [plane for plane in (state.plane, state.taint) if plane is not None]
+                planes = [plane for plane in (state.plane, state.taint if wrong else None) if plane is not None]
                 found.update(*(self.context.labels.labels_in(strided(p, state.itemsize, tensor)) for p in planes))
         return frozenset(found)
 
@@ -368,19 +374,23 @@ class Sinks:
     def settle_outputs(self, *, waits: bool = False) -> None:
         """The program goes on: what modules gave without a backward is a sink now, but where it was mended.
 
-        `waits`: as long as the program holds it still, or what it has made of it, and has not let it out, it may.
+        What has left as it was is one all the same. `waits`: as long as the program holds it still, or what it has made
+        of it, and has not let it out, it may mend it, or let it out yet.
         """
         waiting, self.log.returned = self.log.returned, []
-        out = self._with_causes(label for sink in self.log.found for label in sink.labels) if waiting else set[int]()
         for one in waiting:
             one.calls += 1
-            if one.is_harmless(self.context.labels):
-                continue
-            if waits and one.calls <= MOST_CALLS and not one.labels & out and self._is_held(one.labels):
+            out = self._has_left(one)
+            if not out and waits and one.calls <= MOST_CALLS and self._is_held(one.labels):
                 self.log.returned.append(one)
-            else:
+            elif out or not one.is_harmless(self.context.labels):
                 self.log.found += one.sinks
                 self.log.has_left = True
+
+    def _has_left(self, one: Returned) -> bool:
+        """Whether what is bad of what a module gave has left the program."""
+        after = (sink for sink in self.log.found[one.place :] if not sink.damage)
+        return bool(one.labels & self._with_causes(label for sink in after for label in sink.labels))
 
     def _is_held(self, labels: frozenset[int]) -> bool:
         """Whether the program holds something that is bad by some labels."""
@@ -400,8 +410,9 @@ class Sinks:
 
     def release_outputs(self) -> None:
         """No backward follows any more: the outputs that one was waited for are sinks."""
+        self.settle_outputs()
         self.log.found += self.log.awaited(self.context.labels)
-        self.log.outputs, self.log.returned = [], []
+        self.log.outputs = []
 
     def record_target_return(self, out: Any) -> None:
         """The target of `explain` has returned: all of it is a fatal sink."""

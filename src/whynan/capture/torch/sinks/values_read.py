@@ -262,7 +262,7 @@ def _bad_scalar(tensor: Tensor, out: Any) -> bytes | None:
 
 
 def _bad_array(tensor: Tensor, _out: Any) -> bytes | None:
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # pyright: ignore[reportAttributeAccessIssue]
         # of a transform (vmap) that an exception has left
         return None
     if not is_readable(tensor) or not 0 < tensor.numel() <= _MOST_ELEMENTS:
