@@ -81,6 +81,8 @@ class Region:
             raise NestedTraceError()
         if outer is not None:
             outer.notes.append(STEPPED_ASIDE)
+            # nobody sees what becomes of what modules gave
+            outer.watching.notify(lambda capture: capture.release_outputs())
             outer.end(early=True)
         scope = scope_of(self.options, self.allowed)
         set_command_source(command_line(sys.orig_argv[1:]).code)

@@ -217,7 +217,8 @@ def grown_samples(captured: Sequence[Sample], seed: int, accepts: Callable[[Samp
     Dimensions of no or one element have four, if the function accepts that, values are of either sign, a mask of
     nothing or of all takes every other element, and what is a 0 of Python's is none. Numbers that are a mask stay one.
     """
-    masks = {name for name, known in domains(sample.arguments for sample in captured).items() if known.binary}
+    known = domains(sample.arguments for sample in captured)
+    masks = {name for name, domain in known.items() if domain.binary and np.ptp(domain.values)}
     grown = [one for sample in captured[-_MOST_GROWN:] for one in _with_numbers(_grown(sample))]
     whole = [sample for sample in grown if accepts(sample)]
     for number, model in enumerate(whole or [s for s in captured[-1:] if accepts(s)]):
@@ -244,15 +245,14 @@ def _grown(sample: Sample) -> Sample:
     return replace(sample, arguments=with_tensors(sample.arguments, large), cotangent=None)
 
 
-def _is_alike(tensor: Any, values: Any, domain: Domain | None) -> bool:
+def _is_alike(tensor: Any, values: Any) -> bool:
     """Whether several whole numbers are all one."""
-    is_whole = dtype_name(tensor).startswith(("int", "uint")) or (domain is not None and domain.binary)
-    return is_whole and values.size > 1 and np.ptp(values) == 0
+    return dtype_name(tensor).startswith(("int", "uint")) and values.size > 1 and np.ptp(values) == 0
 
 
 def _mixed(values: Any, draw: Generator) -> Any:
     """Whole numbers with the first few ones from 0 in some of their places."""
-    other = draw.integers(0, 2 if values.any() or values.dtype.kind == "f" else 3, values.shape)
+    other = draw.integers(0, 2 if values.any() else 3, values.shape)
     return np.where(draw.random(values.shape) < draw.random(), other, values)
 
 
@@ -272,8 +272,8 @@ def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], d
         shape, domain = tuple(tensor.shape), limits.get(name)
         if domain is None or domain.binary or not is_float(tensor):
             values = array_of(tensor).reshape(-1)[draw.permutation(size_of(tensor))].reshape(shape)
-            # targets of one class alone, or all ignored, are mixed with others; so is a mask of nothing or of all
-            fresh[name] = tensor_of(_mixed(values, draw) if _is_alike(tensor, values, domain) else values, tensor)
+            # targets of one class alone, or all ignored, are mixed with others
+            fresh[name] = tensor_of(_mixed(values, draw) if _is_alike(tensor, values) else values, tensor)
         else:
             values = make(_SampleSpec(draw, shape, dtype_name(tensor), domain))
             fresh[name] = _clip_to_dtype(domain.within(values, dtype_name(tensor)), tensor)
