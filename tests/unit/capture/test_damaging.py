@@ -193,3 +193,29 @@ def test_windows_that_overlap_add_up_what_they_carry() -> None:
     (finding,) = whynan.explain(program).findings
     assert finding.site is not None
     assert finding.site.code == "spec / spec.abs()"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda a: torch.isclose(a, a, equal_nan=True).all().item(),
+        lambda a: torch.allclose(a, a, equal_nan=True),
+        lambda a: torch.testing.assert_close(a, a, equal_nan=True),
+    ],
+    ids=["isclose", "allclose", "assert_close"],
+)
+def test_what_a_comparison_of_torchs_bears_and_asks_is_its_own_affair(ask: Callable[[Tensor], object]) -> None:
+    infinite = torch.tensor([float("inf"), 1.0, float("nan")])
+    report = traced(lambda: ask(infinite))
+    assert (report.verdict, report.damaging) == ("clean", ())
+
+
+def test_what_the_program_asks_of_a_nan_is_wrong() -> None:
+    infinite = torch.tensor([float("inf"), 1.0])
+
+    def work() -> None:
+        apart = infinite - infinite
+        (apart <= 1).tolist()
+
+    (finding,) = traced(work).damaging
+    assert (finding.op, finding.birth) == ("aten.sub.Tensor", "invalid")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,7 +20,7 @@ from whynan.capture.torch.shadow_memory import (
     strided,
     write_plane,
 )
-from whynan.records import Note
+from whynan.records import Note, Site
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -148,6 +148,8 @@ class Damage:
         if operator.value_free or operator.view or _asks(operator, old.arguments):
             return
         everything = self._sources(old)
+        if everything and all(output.dtype is torch.bool for output in live.written):
+            everything = self._from_elsewhere(everything, live.row)
         if not everything:
             return
         for i, output in enumerate(live.written):
@@ -189,6 +191,24 @@ class Damage:
                 found[id(tensor)] = Source(tensor, labels.select(plane, born), is_tainted, shadow)
         return found
 
+    def _from_elsewhere(self, everything: dict[int, Source], row: Row) -> dict[int, Source]:
+        """The sources of a question but for what was born in the same call of torch's.
+
+        That is its own affair: ``isclose`` subtracts Inf from Inf, and knows.
+        """
+        labels, here = self.context.labels, [_place(site) for site in self.context.sites.resolve(row.site, None)]
+
+        def is_own(label: int) -> bool:
+            event = labels.birth(label).event
+            return here[0] is not None and [_place(event.site), _place(event.library_site)] == here
+
+        found: dict[int, Source] = {}
+        for key, source in everything.items():
+            kept = [n for n in labels.born(source.plane) if not all(map(is_own, labels.sets[n] - labels.literals))]
+            if kept:
+                found[key] = replace(source, plane=labels.select(source.plane, kept))
+        return found
+
     def _store(self, output: Tensor, plane: Tensor) -> None:
         state = self.context.state_of(output)
         if not bool((plane != 0).any()):
@@ -201,6 +221,10 @@ class Damage:
             state.taint = new_plane(output)
         write_plane(state.taint, output, plane)
         state.shape = tuple(output.shape)
+
+
+def _place(site: Site | None) -> tuple[object, ...] | None:
+    return None if site is None else (site.file, site.line, site.column, site.end_line, site.end_column)
 
 
 def _asks(operator: Operator, arguments: interventions.Arguments) -> bool:

@@ -90,7 +90,7 @@ class _Heard:
 
     def __init__(self) -> None:
         self._around = warnings.catch_warnings(record=True)
-        self._given = self._around.__enter__()
+        self.given = self._around.__enter__() or []
         warnings.simplefilter("always")
 
     def warn(self) -> Exception | None:
@@ -104,7 +104,7 @@ class _Heard:
         names = frame.f_globals
         module, known = names.get("__name__"), names.setdefault("__warningregistry__", {})
         file, line = frame.f_code.co_filename, frame.f_lineno
-        for given in self._given or ():
+        for given in self.given:
             try:
                 warnings.warn_explicit(given.message, given.category, file, line, module, known)
             except Warning as error:
@@ -165,7 +165,7 @@ class Observations:
                 raise
             finally:
                 here.inside = not outermost
-                raised = None if heard is None else call_fenced(self._fail, heard.warn)
+                raised = None if heard is None else call_fenced(self._fail, self._warn, heard)
             if raised is not None:
                 raise raised
             # a number that is finite needs no call, but in a replay
@@ -187,10 +187,14 @@ class Observations:
     def _hear(self, tensor: Any) -> _Heard | None:
         """Begin to hear the warning that torch gives once in a process; None where it has no reason for one."""
         with torch._C.DisableTorchFunction():
-            if torch.compiler.is_compiling() or not tensor.requires_grad:
+            if torch.compiler.is_compiling() or not (torch.is_grad_enabled() and tensor.requires_grad):
                 return None
-        self._has_heard = True
         return _Heard()
+
+    def _warn(self, heard: _Heard) -> Exception | None:
+        """Give what was heard again; gives what a filter of the program's makes of it, where that is an error."""
+        self._has_heard = bool(heard.given) and not torch.is_warn_always_enabled()
+        return heard.warn()
 
     def _look(self, tensor: Tensor, out: Any, looks: Callable[[Tensor, Any], bytes | None]) -> BaseException | None:
         frame = None if torch.compiler.is_compiling() else _frame()
