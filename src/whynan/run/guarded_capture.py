@@ -110,7 +110,8 @@ class CaptureOptions:
     that has just reached a fatal sink ends the run; what it gives is raised there. `only`: the path or class of the
     modules whose forward is looked at. `first_step`, `steps`: look from that optimizer step on, at so many. `watches`:
     the steps after them are watched. `threads`: look at the threads that the program starts, too. `recording`: writes
-    the trace to disk. `keeper`: keeps the operations that bear bad numbers whole.
+    the trace to disk. `keeper`: keeps the operations that bear bad numbers whole. `sees_steps`: not of an evaluation,
+    which may be over while a step walks over torch's hooks.
     """
 
     copy_all: bool = False
@@ -122,6 +123,7 @@ class CaptureOptions:
     threads: bool = False
     recording: TraceWriter | None = None
     keeper: OperationKeeper | None = None
+    sees_steps: bool = True
 
 
 def make_guarded_capture(
@@ -153,6 +155,7 @@ def make_guarded_capture(
             threads=told.threads,
             reads=reads,
             keeper=told.keeper,
+            sees_steps=told.sees_steps,
         )
 
     return GuardedCapture(make)

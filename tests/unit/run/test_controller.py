@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -257,6 +259,33 @@ def test_what_an_evaluation_gave_is_told_where_the_program_goes_on(end: str, tmp
     assert (finding["rule"], finding["severity"]) == ("WN201", "error")
     expected = {"the program ends": type(None), "it raises": LookupError, "a step follows": SystemExit}
     assert type(word["error"]) is expected[end]
+
+
+@pytest.mark.parametrize("way", ["before a step", "in a thread"])
+def test_a_bad_evaluation_that_a_step_follows_at_once_or_in_a_thread(way: str, tmp_path: Path) -> None:
+    """A step walks over torch's hooks meanwhile; a thread may have ended before the program goes on."""
+    program = Program()
+
+    def evaluate() -> None:
+        with contextlib.suppress(SystemExit):
+            program.score(batch(bad=True))
+
+    def work() -> None:
+        program.fit(2)
+        if way == "in a thread":
+            thread = threading.Thread(target=evaluate)
+            thread.start()
+            thread.join()
+            program.fit(1)
+        else:
+            program.score(batch())
+            program.net(batch()).sum().backward()
+            program.score(batch(bad=True))
+            program.optimizer.step()
+
+    report, word = attended(work, tmp_path, prove=False, on_nonfinite="continue")
+    (finding,) = report["findings"]
+    assert (finding["rule"], finding["severity"], word["error"]) == ("WN201", "error", None)
 
 
 @pytest.mark.parametrize(("width", "error"), [(4, type(None)), (3, RuntimeError)])

@@ -14,7 +14,7 @@ from whynan.source.decisions import decision
 
 NAN, INF = float("nan"), float("inf")
 PRELUDE = """
-import math, sys, types
+import contextlib, math, pytest, sys, types
 import numpy as np
 os = types.SimpleNamespace(_exit=sys.exit)
 
@@ -51,7 +51,9 @@ def decided(tmp_path: Path, program: str, value: float | bool) -> list[Any]:
         return bool(value)
 
     names: dict[str, Any] = {"__name__": "program", "read": read, "answer": answer}
-    with contextlib.suppress(SystemExit, ValueError, AssertionError):
+    with contextlib.ExitStack() as stack:
+        # said so, it is nothing that a caller of the program's is known to catch
+        stack.enter_context(contextlib.suppress(SystemExit, ValueError, AssertionError))
         exec(compile(path.read_text(encoding="utf-8"), str(path), "exec"), names)
     return found
 
@@ -346,6 +348,19 @@ HANDLED = {
         "def check(value):\n    if math.isnan(value):\n        raise ValueError\n\n"
         "for i in range(1):\n    try:\n        check(read())\n        step()\n    except ValueError:\n        continue",
         "skips",
+    ),
+    "an exception that is passed over": (
+        "for i in range(1):\n    with contextlib.suppress(OSError, ValueError):\n        if math.isnan(read()):\n"
+        "            raise ValueError\n        backward()",
+        "skips",
+    ),
+    "an exception that a test expects": (
+        "with pytest.raises((AssertionError, OSError)):\n    assert math.isfinite(read())\nprint('over')",
+        None,
+    ),
+    "another exception than a test expects": (
+        "with pytest.raises(OSError, match='gone'):\n    assert math.isfinite(read())",
+        "ends",
     ),
     "a handler of another matter": (
         "for i in range(1):\n    try:\n        if math.isnan(read()):\n            raise ValueError\n"

@@ -57,6 +57,7 @@ class Capture:
         recording: TraceWriter | None = None,
         reads: frozenset[str] = frozenset(),
         keeper: OperationKeeper | None = None,
+        sees_steps: bool = True,
     ) -> None:
         self.context = context = TraceContext(
             Rows(memory), copy_all=copy_all, narrowed=only is not None, every_thread=threads
@@ -74,6 +75,7 @@ class Capture:
         self._first_step = first_step
         self._waiting: Attempts | None = None
         self._mode = context.mode = TraceMode(self.tracer)
+        self._sees_steps = sees_steps
         self._hooks = StepHooks(context.fail)
         self._patches = Patches(self.tracer, self._hooks, self._only)
         self.trace: Trace | None = None
@@ -82,7 +84,8 @@ class Capture:
     def __enter__(self) -> Self:
         _captures.add(self)
         try:
-            self._hooks.install()
+            if self._sees_steps:
+                self._hooks.install()
             if self._first_step > 1:
                 self._waiting = Attempts(self._first_step - 1, self._hooks, self._enter_late, self.context.fail)
             else:

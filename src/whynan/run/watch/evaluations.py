@@ -110,19 +110,22 @@ class EvaluationWatch:
 
     # -- evaluations -----------------------------------------------------------------------------------------------
 
+    def _region(self) -> Region:
+        return self._training.replays.region(sees_steps=False)
+
     def _begin(self) -> _Look | None:
         self._training.set_aside()
         if refuses_another():
             # one that another thread is at
             return None
-        return _Look(self._training.replays.region(), self._training.guard.steps + 1, self._ended)
+        return _Look(self._region(), self._training.guard.steps + 1, self._ended)
 
     def _rerun(self, made: MadeCall, has_nan: bool) -> BaseException | None:
         """An evaluation has given something bad that others of its kind have not: run it again."""
         self._training.set_aside()
         if refuses_another():
             return None
-        region = self._training.replays.region()
+        region = self._region()
         step = self._training.guard.steps + 1
         why = TOGETHER if acts_blindly() else None
         with self._replaying():
@@ -141,7 +144,7 @@ class EvaluationWatch:
         )
         if not any(f.severity == "error" for f in region.report.findings):
             return self._tell(region, step, made)
-        follow = self._training.replays.region()
+        follow = self._region()
         follow.__enter__()
         follow.watching.notify(lambda capture: capture.begin_at(step))
         follow.watching.notify(lambda capture: capture.await_outputs(made.out))
@@ -157,12 +160,12 @@ class EvaluationWatch:
         A mode of the program's that is on now may be taken off before this one.
         """
         self._followed = followed
-        evaluations = self._training.guard.evaluations
-        if followed.made.raised is not None or is_one_of_several() or evaluations is None or not followed.can_follow():
+        evaluations, main = self._training.guard.evaluations, threading.main_thread()
+        alone = threading.current_thread() is main and not is_one_of_several()
+        if followed.made.raised is not None or not alone or evaluations is None or not followed.can_follow():
             return self.settle()
         followed.looks.yields = True
-        thread = threading.get_ident()
-        evaluations.follows = lambda: self.settle() if threading.get_ident() == thread else None
+        evaluations.follows = lambda: self.settle() if threading.current_thread() is main else None
         return None
 
     def settle(self) -> BaseException | None:
@@ -197,7 +200,7 @@ class EvaluationWatch:
         if not self._training.options.prove or acts_blindly():
             return
         self._training.announce(region.report)
-        again = _EvaluationRerunner(made, replays.region, step)
+        again = _EvaluationRerunner(made, self._region, step)
         with self._replaying():
             why = made.again(nullcontext)
             region.prove(again if why is None else NoRerun(why), replays.proof_options())

@@ -412,9 +412,9 @@ class Replays:
         self._starts: tuple[ReplayPlan, ...] = ()
         """The ways from the program's start, where that was short when something was bad."""
 
-    def region(self) -> Region:
+    def region(self, *, sees_steps: bool = True) -> Region:
         """What looks at a piece of the program."""
-        watched = CaptureOptions(recording=self.recording(), keeper=self.keeper)
+        watched = CaptureOptions(recording=self.recording(), keeper=self.keeper, sees_steps=sees_steps)
         made_here = Region(self._options, command=self.command, watched=watched, quiet=True)
         made_here.baseline = self.baseline
         return made_here

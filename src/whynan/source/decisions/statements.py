@@ -26,6 +26,8 @@ _MOST_CALLS: Final = 4
 """So deep are the program's own functions followed."""
 _SCOPES: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef, ast.Module)
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
+_EXPECTING: Final = frozenset("suppress raises assertRaises assertRaisesRegex".split())
+"""Contexts that pass over the exceptions that they are given."""
 
 
 class Decision(NamedTuple):
@@ -171,6 +173,8 @@ class FlowAnalysis:
                 return self._out_of_function(flow, node)
             if isinstance(parent, ast.Try) and flow.kind == "raise" and node in parent.body:
                 flow = self._handle_exception(parent, flow, node.lineno if flow.made else flow.line, left=left)
+            elif isinstance(parent, ast.With) and flow.kind == "raise" and (expected := _expected(parent)):
+                flow = self._handle_exception(expected, flow, node.lineno if flow.made else flow.line, left=left)
             elif isinstance(parent, _LOOPS) and flow.kind == "raise":
                 left = left or self._trains([parent])
             elif isinstance(parent, _LOOPS) and _goes_over(parent, read) and flow.kind in ("break", "continue"):
@@ -448,6 +452,22 @@ def _catches(handler: ast.ExceptHandler, flow: Flow) -> bool:
     if isinstance(error, type) and all(isinstance(kind, type) for kind in known):
         return any(isinstance(kind, type) and issubclass(error, kind) for kind in known)
     return bool(kinds - _OTHERS)
+
+
+def _expected(block: ast.With) -> ast.Try | None:
+    """A block that passes over an exception (``contextlib.suppress``, ``pytest.raises``) as the ``try`` that it is."""
+    kinds: list[ast.expr] = []
+    for item in block.items:
+        match item.context_expr:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=given) if name in _EXPECTING:
+                first = given if name == "suppress" else given[:1]
+                kinds += (k for one in first for k in (one.elts if isinstance(one, ast.Tuple) else [one]))
+            case _:
+                pass
+    if not kinds:
+        return None
+    handler = ast.ExceptHandler(type=ast.Tuple(elts=kinds), name=None, body=[ast.Pass()])
+    return ast.copy_location(ast.Try(body=block.body, handlers=[handler], orelse=[], finalbody=[]), block)
 
 
 def _goes_over(loop: ast.stmt, read: frozenset[str]) -> bool:

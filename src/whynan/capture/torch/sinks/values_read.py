@@ -105,6 +105,9 @@ class _Heard:
         module, known = names.get("__name__"), names.setdefault("__warningregistry__", {})
         file, line = frame.f_code.co_filename, frame.f_lineno
         for given in self.given:
+            if owner_of(given.filename) is not Owner.WHYNAN:
+                # of code of the program's that runs meanwhile
+                file, line = given.filename, given.lineno
             try:
                 warnings.warn_explicit(given.message, given.category, file, line, module, known)
             except Warning as error:
