@@ -43,7 +43,7 @@ class TracedTest:
     def __init__(
         self, name: str, options: Options, allow: Sequence[tuple[str, str]] = (), *, raises: bool = False
     ) -> None:
-        watched = CaptureOptions(on_sink=self._on_sink if raises else None)
+        watched = CaptureOptions(on_sink=self._on_sink if raises else None, at_once=raises)
         self.options = options
         self._allow = tuple(allow)
         self._region = Region(options, command=name, watched=watched, quiet=True, yields=True)

@@ -122,6 +122,7 @@ class Controller:
             threads=True,
             recording=self._recording,
             keeper=self._keeper,
+            at_once=self.options.on_nonfinite == "raise" or self.options.pdb,
         )
         options = self.options if self.options.memory is not None else replace(self.options, memory=MEMORY)
         self._region = Region(options, command=self._command, watched=watched, quiet=True, yields=True)

@@ -111,7 +111,8 @@ class CaptureOptions:
     modules whose forward is looked at. `first_step`, `steps`: look from that optimizer step on, at so many. `watches`:
     the steps after them are watched. `threads`: look at the threads that the program starts, too. `recording`: writes
     the trace to disk. `keeper`: keeps the operations that bear bad numbers whole. `sees_steps`: not of an evaluation,
-    which may be over while a step walks over torch's hooks.
+    which may be over while a step walks over torch's hooks. `at_once`: what a module gives without a backward is a sink
+    before the program could mend it, as where a bad number is to be raised there.
     """
 
     copy_all: bool = False
@@ -124,6 +125,7 @@ class CaptureOptions:
     recording: TraceWriter | None = None
     keeper: OperationKeeper | None = None
     sees_steps: bool = True
+    at_once: bool = False
 
 
 def make_guarded_capture(
@@ -156,6 +158,7 @@ def make_guarded_capture(
             reads=reads,
             keeper=told.keeper,
             sees_steps=told.sees_steps,
+            at_once=told.at_once,
         )
 
     return GuardedCapture(make)

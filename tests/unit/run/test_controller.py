@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import whynan
 from whynan import faults
 from whynan.config import Options
 from whynan.errors import NonFiniteError
@@ -301,6 +302,45 @@ def test_a_module_that_vmap_calls_is_no_evaluation(width: int, error: type, tmp_
     report, word = attended(work, tmp_path)
     assert (report["verdict"], type(word["error"])) == ("clean", error)
     assert "error of its own" not in str(report["coverage"]["notes"])
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_where_it_is_to_be_raised_it_is_so_at_its_own_call(first: int, tmp_path: Path) -> None:
+    program, raised = Program(), list[int]()
+
+    def work() -> None:
+        for epoch in range(2):
+            program.fit(2)
+            try:
+                program.score(batch(bad=epoch >= first)).nan_to_num()
+            except NonFiniteError:
+                raised.append(epoch)
+
+    attended(work, tmp_path, prove=False, on_nonfinite="raise")
+    assert raised == [first]
+
+
+@pytest.mark.parametrize("own", ["explain", "trace", "watch"])
+def test_a_region_of_the_programs_own_loses_no_evaluation(own: str, tmp_path: Path) -> None:
+    program = Program()
+
+    def work() -> None:
+        program.fit(2)
+        program.score(batch())
+        program.fit(1)
+        program.score(batch(bad=True))
+        if own == "explain":
+            whynan.explain(torch.ones, 1)
+        elif own == "trace":
+            with whynan.trace():
+                torch.ones(1)
+        else:
+            with whynan.watch(program.net, program.optimizer):
+                program.fit(1)
+
+    report, _ = attended(work, tmp_path, prove=False, on_nonfinite="continue")
+    assert "WN201" in {finding["rule"] for finding in report["findings"]}
+    assert torch._C._len_torch_dispatch_stack() == 0
 
 
 def test_below_a_mode_of_the_programs_it_is_told_at_once(tmp_path: Path) -> None:

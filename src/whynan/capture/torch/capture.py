@@ -58,6 +58,7 @@ class Capture:
         reads: frozenset[str] = frozenset(),
         keeper: OperationKeeper | None = None,
         sees_steps: bool = True,
+        at_once: bool = False,
     ) -> None:
         self.context = context = TraceContext(
             Rows(memory), copy_all=copy_all, narrowed=only is not None, every_thread=threads
@@ -75,6 +76,7 @@ class Capture:
         self._first_step = first_step
         self._waiting: Attempts | None = None
         self._mode = context.mode = TraceMode(self.tracer)
+        self.tracer.bad.sinks.at_once = at_once
         self._sees_steps = sees_steps
         self._hooks = StepHooks(context.fail)
         self._patches = Patches(self.tracer, self._hooks, self._only)

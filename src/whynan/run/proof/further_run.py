@@ -210,6 +210,7 @@ class WholeRun(FurtherRun):
             watches=self.options.watches,
             threads=True,
             keeper=self.keeper,
+            at_once=self.options.on_nonfinite == "raise",
         )
         command = self.beginning.program.name
         self._region = self.with_baseline(Region(self.options, command=command, watched=watched, quiet=True))

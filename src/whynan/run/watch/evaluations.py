@@ -162,6 +162,7 @@ class EvaluationWatch:
         self._followed = followed
         evaluations, main = self._training.guard.evaluations, threading.main_thread()
         alone = threading.current_thread() is main and not is_one_of_several()
+        alone = alone and self._training.options.on_nonfinite != "raise"
         if followed.made.raised is not None or not alone or evaluations is None or not followed.can_follow():
             return self.settle()
         followed.looks.yields = True
@@ -298,8 +299,8 @@ class _Followed:
     made: MadeCall
 
     def is_bad(self) -> bool:
-        """Whether the program has not mended what is bad in what it gave."""
-        return self._ask(lambda capture: capture.has_bad_output())
+        """Whether the program has not mended what is bad in what it gave, as far as it could be seen."""
+        return self.looks.watching.capture is None or self._ask(lambda capture: capture.has_bad_output())
 
     def can_follow(self) -> bool:
         """Whether something is, and no mode is on that the program may take off meanwhile."""

@@ -165,6 +165,8 @@ class Training:
         if self in _active:
             _active.remove(self)
         try:
+            if self.beside is not None:
+                self.beside.settle()
             ending = self.guard.pending.read_all() if self.guard.on else None
             self.guard.remove()
             if not pauses:

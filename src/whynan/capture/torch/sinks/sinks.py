@@ -50,6 +50,8 @@ class Sinks:
         self.scaler = Scaler(context, self.consume)
         self._written = Identities[frozenset[int]]()
         """By parameter, the infinities of the program's own that it held before its first step."""
+        self.at_once = False
+        """Whether what a module gives without a backward is not waited with: the program may not mend it."""
         self.in_closure: list[Backward] = []
         """The engine calls of the closure that the optimizer's step is evaluating."""
 
@@ -326,7 +328,7 @@ class Sinks:
     def _await(self, tensor: Tensor, made: list[Sink]) -> None:
         """What a module gave is a sink, unless the program mends it before it goes on: `settle_outputs`."""
         labels = frozenset(label for sink in made for label in sink.labels)
-        if not labels or not is_readable(tensor):
+        if not labels or self.at_once or not is_readable(tensor):
             self.log.found += made
         else:
             storage = weakref.ref(tensor.untyped_storage())
