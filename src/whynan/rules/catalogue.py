@@ -20,7 +20,7 @@ from whynan.errors import UsageError
 from whynan.records import Finding
 from whynan.rules.base import OUTCOME, Explanation, Mode, Reading, Rule, facts_of
 from whynan.rules.facts import underflow
-from whynan.rules.wording import selection_hint, skipped_steps_text
+from whynan.rules.wording import product_hint, selection_hint, skipped_steps_text
 
 # -- The families of rules: what the character behind the letters of a code stands for ---------------------------------
 
@@ -330,6 +330,7 @@ def explain(finding: Finding) -> Finding:
             "explanation": best.explanation
             + underflow(finding)
             + selection_hint(finding, rule.code)
+            + product_hint(finding)
             + (skipped_steps_text(finding) if best.specificity > OUTCOME else ""),
             "matched": tuple(r.code for _, r in matches[1:]),
             "around": None,

@@ -406,6 +406,18 @@ def backward_recurrence(finding: Finding) -> ChainLink | None:
     return first if first is not None and first.typed_summary.values["back"] else None
 
 
+def product_hint(finding: Finding) -> str:
+    """What is added to an explanation: that a mask which multiplies is no help."""
+    link = next((each for each in finding.chain if each.typed_summary.kind == "times_zero"), None)
+    if link is None:
+        return ""
+    line = f" at line {link.site.line}" if link.site is not None else ""
+    return (
+        f" The product{line} multiplies it by 0, and 0 times NaN or Inf is NaN: a mask has to choose, as "
+        "torch.where(mask, x, 0) does, ahead of the first operation that reads x: the gradient goes back through each."
+    )
+
+
 def selection_hint(finding: Finding, code: str) -> str:
     """What is added to the explanation of another rule: that leaving the result out is no help."""
     found = selection_of_finding(finding)

@@ -20,12 +20,14 @@ STEPS_KEPT: Final = 6
 _EXTREMES: Final = tuple(FORMATS[name].max for name in ("float16", "bfloat16", "float32", "float64"))
 
 
-def add_step(labels: LabelSets, carried: Iterable[int], link: Callable[[], ChainLink]) -> None:
-    """Note an event on the path of the births that it carries on, of which only so many are kept."""
+def add_step(
+    labels: LabelSets, carried: Iterable[int], link: Callable[[], ChainLink], *, literals: bool = False
+) -> None:
+    """Note an event on the path of the births that it carries on, and of ``literals``; only so many are kept."""
     step: ChainLink | None = None
     for label in carried:
         birth = labels.birth(label)
-        if birth.label_kind == "literal":
+        if birth.label_kind == "literal" and not literals:
             continue
         if len(birth.steps) < STEPS_KEPT:
             step = step or link()

@@ -165,7 +165,7 @@ class BadEvents:
                 carried = entries.name_literals(carried, question, event, output)
             self._write(output, carried, row)
             self.damage.carry(row, old, output, i, carried)
-            self._steps(verdict, event, operator)
+            self._steps(verdict, event, operator, is_multiplied_by_zero(question, output))
 
     def _of_formula(self, event: Event, live: LiveEvent) -> int:
         """What an operation bore whose derivative has a constant in its formula: 2 / 0 in that of a `var` of one."""
@@ -341,8 +341,20 @@ class BadEvents:
     def _write(self, output: Tensor, carried: Tensor, row: Row, only: int = 0) -> None:
         self.context.label(output, carried, backward=row.phase in (1, 2), only=only)
 
-    def _steps(self, verdict: Verdict, event: Event, operator: Operator) -> None:
-        """Note this event on the path of every birth that it carries on."""
-        said = Note.create("carries_on", operator=operator.base)
+    def _steps(self, verdict: Verdict, event: Event, operator: Operator, masked: bool) -> None:
+        """Note this event on the path of every birth that it carries on; `masked`: though it multiplies by 0."""
+        said = Note.create("times_zero" if masked else "carries_on", operator=operator.base)
         link = ChainLink(role="step", op=event.op, phase=event.phase, site=event.site, typed_summary=said)
-        add_step(self.context.labels, self.context.labels.labels_in(verdict.carried), lambda: link)
+        add_step(self.context.labels, self.context.labels.labels_in(verdict.carried), lambda: link, literals=masked)
+
+
+def is_multiplied_by_zero(question: Question, output: Tensor) -> bool:
+    """Whether all that is NaN in a product is so of what 0 is multiplied with."""
+    factors = question.arguments[0][:2]
+    if question.name != "mul" or len(factors) != 2 or not all(isinstance(f, torch.Tensor) for f in factors):
+        return False
+    bad = nan_mask(output)
+    if not bool(bad.any()) or any(f.dtype.is_complex for f in factors):
+        return False
+    one, other = (f.expand(output.shape)[bad] for f in factors)
+    return bool((one == 0).all()) or bool((other == 0).all())
