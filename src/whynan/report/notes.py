@@ -497,7 +497,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
         + (", computed from what the forward has saved" if v["back"] else "")
     ),
     "carries_on": "{operator} carries it on",
-    "times_zero": "{operator} by 0 carries it on: 0 times NaN or Inf is NaN",
+    "times_zero": "{operator} by 0 carries it on: 0 times NaN is NaN",
     "float64_differs": "{operator} gives {result:#}, where {meant:#} is the value in float64",
     "made_of_bad": "{operator} makes {result:#} of {bad}",
     "drops_nan": "{operator} drops NaN",

@@ -413,7 +413,7 @@ def product_hint(finding: Finding) -> str:
         return ""
     line = f" at line {link.site.line}" if link.site is not None else ""
     return (
-        f" The product{line} multiplies it by 0, and 0 times NaN or Inf is NaN: a mask has to choose, as "
+        f" The product{line} multiplies it by 0, and 0 times NaN is NaN: a mask has to choose, as "
         "torch.where(mask, x, 0) does, ahead of the first operation that reads x: the gradient goes back through each."
     )
 

@@ -165,7 +165,8 @@ class BadEvents:
                 carried = entries.name_literals(carried, question, event, output)
             self._write(output, carried, row)
             self.damage.carry(row, old, output, i, carried)
-            self._steps(verdict, event, operator, is_multiplied_by_zero(question, output))
+            masked = event.phase == "forward" and is_masked_by_product(question, output)
+            self._steps(verdict, event, operator, masked)
 
     def _of_formula(self, event: Event, live: LiveEvent) -> int:
         """What an operation bore whose derivative has a constant in its formula: 2 / 0 in that of a `var` of one."""
@@ -348,13 +349,16 @@ class BadEvents:
         add_step(self.context.labels, self.context.labels.labels_in(verdict.carried), lambda: link, literals=masked)
 
 
-def is_multiplied_by_zero(question: Question, output: Tensor) -> bool:
-    """Whether all that is NaN in a product is so of what 0 is multiplied with."""
+def is_masked_by_product(question: Question, output: Tensor) -> bool:
+    """Whether all that is NaN in a product was NaN where a mask of 0 and 1 has a 0."""
     factors = question.arguments[0][:2]
     if question.name != "mul" or len(factors) != 2 or not all(isinstance(f, torch.Tensor) for f in factors):
         return False
     bad = nan_mask(output)
     if not bool(bad.any()) or any(f.dtype.is_complex for f in factors):
         return False
-    one, other = (f.expand(output.shape)[bad] for f in factors)
-    return bool((one == 0).all()) or bool((other == 0).all())
+    for mask, other in (factors, factors[::-1]):
+        is_mask = not mask.requires_grad and bool((mask == 1).any()) and bool(((mask == 0) | (mask == 1)).all())
+        if is_mask and bool(nan_mask(other.expand(output.shape)[bad]).all()):
+            return bool((mask.expand(output.shape)[bad] == 0).all())
+    return False
