@@ -377,7 +377,9 @@ optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
 rows = torch.randn(8, 3)
 rows[:, 1] = 1.0
 for step in range(2):
-    drawn = torch.distributions.Categorical(logits=policy(seen(rows)))
+    usual = seen(rows)
+    print(usual.mean().item())
+    drawn = torch.distributions.Categorical(logits=policy(usual))
     optimizer.zero_grad()
     (-drawn.log_prob(drawn.sample()).mean()).backward()
     optimizer.step()

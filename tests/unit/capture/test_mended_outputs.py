@@ -161,3 +161,16 @@ def test_of_two_outputs_that_are_bad_by_one_birth_each_is_mended_for_itself() ->
             del scores
 
     assert sinks(only(traced(work))) == {("output", "output[1]")}
+
+
+def test_a_wrong_finite_output_is_not_waited_with() -> None:
+    class Scaled(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * x.square().mean().rsqrt()
+
+    def work() -> None:
+        with torch.no_grad():
+            Scaled()(torch.full((2,), 300.0, dtype=torch.float16)).clamp(min=-1.0)
+
+    report = traced(work)
+    assert (report.verdict, report.findings) == ("damaged", ())

@@ -327,6 +327,8 @@ class Sinks:
 
     def _await(self, tensor: Tensor, made: list[Sink]) -> None:
         """What a module gave is a sink, unless the program mends it before it goes on: `settle_outputs`."""
+        self.log.found += [sink for sink in made if sink.damage]
+        made = [sink for sink in made if not sink.damage]
         labels = frozenset(label for sink in made for label in sink.labels)
         if not labels or self.at_once or not is_readable(tensor):
             self.log.found += made
