@@ -202,10 +202,9 @@ class Guard:
         """Those that have tried a step, by their first one."""
         return self._steps.keys()
 
-    def go_on(self) -> None:
+    def go_on(self) -> BaseException | None:
         """At a door of the program's: see `Evaluations.go_on`."""
-        if self.evaluations is not None and self.evaluations.follows is not None and not self.here.replaying:
-            self.evaluations.go_on()
+        return None if self.evaluations is None or self.here.replaying else self.evaluations.go_on()
 
     def count_bad_parameters(self) -> int:
         """How many parameters of the optimizers watched are NaN or Inf now, but infinities that always were."""
@@ -227,7 +226,8 @@ class Guard:
             closure()
             return args[:1], {name: value for name, value in kwargs.items() if name != "closure"}
         self.here.reached = True
-        self.go_on()
+        if (ending := call_fenced(self.fail, self.go_on)) is not None:
+            raise ending
         begun = call_fenced(self.fail, self._begins, optimizer, closure, args, kwargs) if self.on else None
         if begun is None:
             begun = call_fenced(self.fail, self._agrees, optimizer)

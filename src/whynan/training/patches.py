@@ -38,7 +38,7 @@ class Watcher(Protocol):
     graph_replays: GraphReplays
     evaluations: Evaluations | None
 
-    def go_on(self) -> None:
+    def go_on(self) -> BaseException | None:
         """See `Evaluations.go_on`."""
         ...
 
@@ -95,7 +95,8 @@ class TrainingPatches:
     def _engine(self, original: Any) -> Any:
         @functools.wraps(original)
         def engine_run_backward(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
-            self._guard.go_on()
+            if (ending := call_fenced(self._guard.fail, self._guard.go_on)) is not None:
+                raise ending
             call_fenced(self._guard.fail, self._begins, t_outputs, args, kwargs)
             if not self._guard.here.depth:
                 self._guard.here.differentiates = torch.is_grad_enabled()
@@ -137,7 +138,8 @@ class TrainingPatches:
             here, evaluations = guard.here, None
             outermost = not here.inside and not here.depth and not torch.compiler.is_compiling()
             if outermost:
-                guard.go_on()
+                if (ending := call_fenced(guard.fail, guard.go_on)) is not None:
+                    raise ending
                 here.inside = True
                 evaluations = call_fenced(guard.fail, self._begin_module_call, module)
             try:
