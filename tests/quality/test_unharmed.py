@@ -63,12 +63,14 @@ UNREACHED = frozenset(
         ),
         *("Identities.keys", "Capture.begin_at", "Capture.set_inherited_state"),
         *("Capture.start_at_step", "Capture.release_outputs"),
+        # of an evaluation of a watched program
+        *("Capture.await_outputs", "Capture.has_bad_output", "Capture.stands_alone", "Sinks.await_outputs"),
         # called once before the program begins, and for a composite operator that copies in inference mode
         *("Capture.call_at_first_event", "TraceMode.call_at_first_event", "_copying"),
         *("_enter", "_leave", "TraceContext.enter_thread", "Steps.enter_thread", "Steps.leave_thread"),
         *("_forked", "Capture.disable_in_child", "Lane.follow", "Lane.end", "Leaf.state_left"),
-        # a mask that is the least number of its format, and a literal through an operation of the program's own
-        *("masks_of_limits", "Question.may_copy"),
+        # a literal through an operation of the program's own
+        "Question.may_copy",
         # asked once of each class, before a program of these has come that far
         "_ancestors",
         # of an operation that cannot run without it

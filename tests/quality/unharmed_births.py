@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 INF = float("inf")
@@ -63,3 +63,40 @@ def turns() -> Values:
         torch.logdet(torch.tensor([[1.0, 0.0], [0.0, -1.0]])).item(),
         logarithms.tolist(),
     ]
+
+
+class _Log(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.log()
+
+
+def _part(x: Tensor, y: Tensor) -> Tensor:
+    return y / x
+
+
+def _graph() -> torch.fx.GraphModule:
+    """A graph of which each operation carries the stack trace that it was traced with, as dynamo makes them."""
+    graph = torch.fx.symbolic_trace(_part)
+    code = _part.__code__
+    line = code.co_firstlineno + 1
+    place = f'  File "{code.co_filename}", line {line}, in _part'
+    for node in graph.graph.nodes:
+        node.meta["stack_trace"] = f"{place}\n    return y / x\n           ^^^^^\n"
+    return graph
+
+
+def outputs() -> Values:
+    """What modules give without gradients, mended or let out; a graph; a part that is seen as complex."""
+    model, found = _Log(), list[Any]()
+    with torch.no_grad():
+        for number in (0.0, 1.0):
+            given = model(torch.tensor([number, 2.0, 4.0]))
+            found += [given.clamp(min=-5.0).tolist(), torch.zeros_like(given).tolist(), given.tolist()]
+        held = [model(torch.tensor([number, 2.0])) for number in (0.0, 1.0)]
+        found.append((torch.stack(held) * 2).nan_to_num(neginf=0.0).tolist())
+        found.append((model(torch.tensor([float("nan"), 1.0])) * torch.tensor([0.0, 1.0])).tolist())
+        found.append(_graph()(torch.tensor([0.0, 1.0]), torch.ones(2)).tolist())
+        found.append(torch.view_as_complex(torch.tensor([-1.0, 2.0, 3.0]).log()[:2]).abs().tolist())
+        found.append(bool(torch.isclose(torch.tensor([INF]), torch.tensor([INF]))))
+    found.append(float(torch.ones((), requires_grad=True)))
+    return found

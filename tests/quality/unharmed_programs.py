@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 import whynan
-from tests.quality.unharmed_births import selections, turns
+from tests.quality.unharmed_births import outputs, selections, turns
 from tests.quality.unharmed_entries import files, guards, kinds, loaders, sparse, steps
 from whynan.api import Trace
 from whynan.capture.torch import sites
@@ -576,6 +576,7 @@ PROGRAMS = (
     Program("silent", silent, in_trace),
     Program("selections", selections, in_trace),
     Program("turns", turns, in_trace),
+    Program("outputs", outputs, in_trace),
     Program("recorded", recorded, in_recording, around=_small_ring),
 )
 BY_NAME = {p.name: p for p in PROGRAMS}

@@ -89,14 +89,10 @@ class RankedCandidate:
 
     @property
     def rank(self) -> tuple[float, ...]:
-        """The best first: by the verdict, what leaves nothing bad, what computes the same, what moves few elements.
-
-        Of two other ways to compute the same that of fewer lines is easier to read.
-        """
+        """The best first: by the verdict, what leaves nothing bad, what computes the same, what moves few elements."""
         verdict, kind = self.verdict, _STRICTNESS.index(self.candidate.kind)
         moved = float(verdict.max_rel or 0.0) if verdict.status == "distorting" else 0.0
-        length = self.candidate.edited.count("\n") if self.candidate.kind == "reformulation" else 0
-        return STATUSES.index(verdict.status), self.leaves, kind, float(verdict.healthy_worse or 0), moved, length
+        return STATUSES.index(verdict.status), self.leaves, kind, float(verdict.healthy_worse or 0), moved
 
 
 class Trials:
