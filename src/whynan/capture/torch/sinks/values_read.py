@@ -103,11 +103,11 @@ class _Heard:
             return None
         names = frame.f_globals
         module, known = names.get("__name__"), names.setdefault("__warningregistry__", {})
-        file, line = frame.f_code.co_filename, frame.f_lineno
         for given in self.given:
-            if owner_of(given.filename) is not Owner.WHYNAN:
-                # of code of the program's that runs meanwhile
-                file, line = given.filename, given.lineno
+            is_doors = owner_of(given.filename) is Owner.WHYNAN
+            # another is of code of the program's that runs meanwhile
+            file = frame.f_code.co_filename if is_doors else given.filename
+            line = frame.f_lineno if is_doors else given.lineno
             try:
                 warnings.warn_explicit(given.message, given.category, file, line, module, known)
             except Warning as error:
