@@ -8,19 +8,25 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import operator
 import time
 import types
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+import torch
+
+from whynan.capture.torch.provenance.origins import parts_of
 from whynan.replay.checkpoint import stack
 from whynan.replay.continuation.code import compile_tail
 from whynan.replay.continuation.liveness import GOES_ON, guard_while_loops
-from whynan.replay.snapshot import rng
+from whynan.replay.snapshot import restore, rng, same_bits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
+
+    from torch import Tensor
 
     from whynan.capture.torch.interposition.data_loading import BatchOrigin
     from whynan.replay.carried_state import Slot
@@ -78,6 +84,11 @@ class ReplayPlan(Protocol):
         ...
 
     @property
+    def loads_again(self) -> bool:
+        """Whether batches are made again by their datasets, where they can be."""
+        ...
+
+    @property
     def amid(self) -> str | None:
         """Where it begins, if the step has done something before that; else None."""
         ...
@@ -108,11 +119,12 @@ class TailPlan:
     differentiates_as_then: bool = False
     carried: Mark | None = None
     """A later mark, at which what moves from step to step is taken."""
+    loads_again: bool = False
     kind: Literal["loop"] = "loop"
 
     @property
     def where(self) -> str:
-        return f"from {self._place}"
+        return f"from {self._place}{', its batch loaded again' * self.loads_again}"
 
     @property
     def is_whole(self) -> bool:
@@ -154,6 +166,18 @@ class TailPlan:
     def build_callable(self, is_over: Callable[[], bool]) -> Callable[[], object]:
         return _build_tail(self, is_over)
 
+    def loading_again(self) -> TailPlan | None:
+        """The same, its batches made again by their datasets; None where none of those that can be is bad."""
+        bad = any(came.again is not None and _holds_bad(batch) for batch, came in self.batches)
+        return dataclasses.replace(self, loads_again=True) if bad else None
+
+    def has_loaded_the_same(self) -> bool:
+        """Whether its batches that are bad have the same numbers, bit for bit, where they were made again."""
+        made = [(batch, came.again) for batch, came in self.batches if self.loads_again and came.again is not None]
+        bad = [(batch, again) for batch, again in made if _holds_bad(batch)]
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            return all(same_bits(_tensors_in(batch), _tensors_in(again.batch)) for batch, again in bad)
+
 
 @dataclass(frozen=True)
 class CallPlan:
@@ -168,6 +192,7 @@ class CallPlan:
     batches: list[tuple[Any, BatchOrigin]] = field(default_factory=list)
     began: float = field(default_factory=time.monotonic)
     differentiates_as_then: bool = False
+    loads_again: bool = False
     kind: Literal["step"] = "step"
 
     @property
@@ -188,6 +213,16 @@ class CallPlan:
     def build_callable(self, is_over: Callable[[], bool]) -> Callable[[], object]:
         del is_over
         return functools.partial(self.function, *self.args, **self.kwargs)
+
+
+def _tensors_in(batch: Any) -> list[Tensor]:
+    return [part for _, part in parts_of(batch, "") if isinstance(part, torch.Tensor)]
+
+
+def _holds_bad(batch: Any) -> bool:
+    """Whether a batch holds a NaN or an Inf."""
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+        return any(not bool(torch.isfinite(tensor).all()) for tensor in _tensors_in(batch))
 
 
 def replay_plans(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterator[TailPlan]:
@@ -281,7 +316,28 @@ def _items(way: TailPlan, k: int) -> Iterator[Any]:
             rows.append(loop.item(turn.values))
     if not rows and k == way.standing.goes_round():
         rows.append(loop.item(way.standing.values))
-    return itertools.chain(rows, _repeat_last(rows))
+    return itertools.chain(_load_again(way, rows) if way.loads_again else rows, _repeat_last(rows))
+
+
+def _load_again(way: TailPlan, rows: list[Any]) -> Iterator[Any]:
+    """The items of a loop over a loader, their batches made again as the loop comes to them."""
+    for number, row in enumerate(rows):
+        known = rng()
+        rows[number] = _with_batch_again(row, way.batches)
+        restore(known)
+        yield rows[number]
+
+
+def _with_batch_again(row: Any, batches: list[tuple[Any, BatchOrigin]]) -> Any:
+    """An item that is a batch, or holds one beside its number, with that batch made again by its dataset."""
+    parts = [part for _, part in parts_of(row, "")]
+    for batch, came in batches:
+        known = [part for _, part in parts_of(batch, "")]
+        if came.again is None or len(parts) != len(known) or not all(map(operator.is_, parts, known)):
+            continue
+        is_numbered = type(row) is tuple and len(row) == 2 and type(row[0]) is int
+        return (row[0], came.again.fetch()) if is_numbered else came.again.fetch()
+    return row
 
 
 def _repeat_last(rows: list[Any]) -> Iterator[Any]:

@@ -464,6 +464,7 @@ class Controller:
         assert self._region is not None
         self._region.end(early=True)
         try:
+            training.replays.look_at_loading(self._region, fault)
             self.explained(self._region.report, by_itself=by_itself)
             training.replays.prove(self._region, fault)
         except Exception:

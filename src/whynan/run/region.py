@@ -139,6 +139,11 @@ class Region:
         if self._report is not None and not self.redacts:
             self._report = change(self._report)
 
+    def take(self, other: Region, report: Report) -> None:
+        """Tell what another region has found of the same, by this report of that."""
+        if self._report is not None and not self.redacts:
+            self.trace, self._report = other.trace, report
+
     def preview(self, capture: Capture) -> Report:
         """What has been found so far; the region goes on."""
         return self._report_of(capture.snapshot(), [replace(a) for a in self.allowed], None)

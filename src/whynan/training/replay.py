@@ -45,7 +45,7 @@ from whynan.source.text import shortened
 from whynan.training.listeners import InGraph, TakenByHand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -315,6 +315,9 @@ def replay(
                 entered.callback(_unset, names, names.get("next", _MISSING))
                 names["next"] = functools.partial(_next, names.get("next", next), begun_before)
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
+            loader: Any = torch.utils.data.DataLoader
+            entered.callback(setattr, loader, "__iter__", loader.__iter__)
+            loader.__iter__ = functools.partialmethod(_iterate_here, loader.__iter__)
             guard.here.arrive = read if reads else None
             if guard.observations is not None and (reads or fault.whole):
                 guard.observations.log = log
@@ -384,6 +387,18 @@ def replay(
     if exchanged is None:
         return ReplayOutcome(reached[0], why, log=log, began_bad=began_bad)
     return ReplayOutcome(reached[0], why, shared=exchanged.shared, log=log, uncalled=exchanged.uncalled)
+
+
+def _iterate_here(loader: Any, own: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+    """The batches of a loader that takes its samples by their indices; workers would be processes of their own."""
+    workers = loader.num_workers, loader.timeout
+    if not workers[0] or isinstance(loader.dataset, torch.utils.data.IterableDataset):
+        return own(loader)
+    loader.num_workers, loader.timeout = 0, 0
+    try:
+        return loader._get_iterator()
+    finally:
+        loader.num_workers, loader.timeout = workers
 
 
 def _moves_alike(optimizer: Any, known: Any) -> bool:

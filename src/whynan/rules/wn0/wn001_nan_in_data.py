@@ -78,7 +78,9 @@ def _whole_rows(finding: Finding) -> int:
 
 
 def _explanation(data: Data | None) -> str:
-    told = "No operation of PyTorch made it: it was there when it was first read."
+    told = "It was there when it was first read."
+    if data is not None and data.worker is not None:
+        told = "It was there when the worker had loaded it: what is computed in a worker is not looked at."
     if data is None or not data.indices or data.in_order:
         return told
     return f"{told} The dataset index holds if the collate function keeps the order of the samples."

@@ -33,7 +33,7 @@ from whynan.verify.in_place.visits import record_visits
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
     from contextlib import AbstractContextManager
-    from typing import TypeAlias
+    from typing import TypeAlias, TypeVar
 
     from torch import Tensor
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 
     Around: TypeAlias = Callable[[], AbstractContextManager[Any]]
     Ask: TypeAlias = Callable[[Capture], BaseException | None]
+    Way = TypeVar("Way", bound=ReplayPlan)
 
 
 # -- What led to a bad step, run once more to see its names, or with an edit; the program's state stays as it is -------
@@ -499,8 +500,10 @@ class Replays:
             else:
                 entered = any(finding.birth == "entered" for finding in region.report.findings)
                 if (entered or outcome.began_bad) and not way.is_whole:
-                    way, eager, region = self._born_before(fault) or (way, eager, region)
-                began = (Note.create("began_bad"),) if outcome.began_bad and not way.is_whole else ()
+                    made_before = self._born_before(fault) or self._born_as_loaded(fault, way)
+                    way, eager, region = made_before or (way, eager, region)
+                knows = way.is_whole or way.loads_again
+                began = (Note.create("began_bad"),) if outcome.began_bad and not knows else ()
                 said = (*suspected[:1], *began, *(() if way.is_whole else _spoilt(fault)))
                 report = with_surroundings(region.report, region.trace)
                 replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
@@ -525,12 +528,37 @@ class Replays:
         # one NaN that is read is like another: all is made anew there, and its steps have led to the same weights
         first = self._marks.at_import if self._guard.optimizers() else None
         starts = [way for way in self._starts if isinstance(way, TailPlan) and way.mark is first]
-        for way, eager, region, outcome in self._runs(fault, starts):
+        return next(self._bearing(fault, starts), None)
+
+    def _born_as_loaded(self, fault: Fault, way: ReplayPlan) -> tuple[ReplayPlan, bool, Region] | None:
+        """A way in which all is born as a loader's dataset makes its batches once more, bit for bit."""
+        from whynan.replay.plan import TailPlan
+
+        again = way.loading_again() if isinstance(way, TailPlan) else None
+        ways = [] if again is None else [again]
+        return next((found for found in self._bearing(fault, ways) if found[0].has_loaded_the_same()), None)
+
+    def look_at_loading(self, region: Region, fault: Fault) -> None:
+        """Have a region that has ended tell where that was born which came bad from the workers of a loader."""
+        from whynan.replay.plan import replay_plans
+
+        data = [finding.data for finding in region.report.findings[:1]]
+        if is_one_of_several() or all(one is None or one.worker is None for one in data):
+            return
+        ways = [way.loading_again() or way for way in replay_plans(self._marks.kept())]
+        for way, eager, found in self._bearing(fault, ways):
+            if way.has_loaded_the_same():
+                replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
+                region.take(found, _replayed(found.report, replay_, ()))
+                return
+
+    def _bearing(self, fault: Fault, ways: Iterable[Way]) -> Generator[tuple[Way, bool, Region]]:
+        """The ways that lead to the bad step over the births of all that was bad, none of which comes in."""
+        for way, eager, region, outcome in self._runs(fault, ways):
             found = region.report.findings
             made = all(one.birth not in ("entered", "literal") for one in found)
             if found and made and _is_faithful(way, outcome, fault):
-                return way, eager, region
-        return None
+                yield way, eager, region
 
     def explain_doubt(self, fault: Fault) -> Report | None:
         """The report of a faithful replay of a step in which nothing is bad, if something in it is wrong."""
@@ -549,9 +577,7 @@ class Replays:
             return self._proved(report, way, fault, eager=eager)
         return None
 
-    def _runs(
-        self, fault: Fault, tried: Iterable[ReplayPlan]
-    ) -> Generator[tuple[ReplayPlan, bool, Region, ReplayOutcome]]:
+    def _runs(self, fault: Fault, tried: Iterable[Way]) -> Generator[tuple[Way, bool, Region, ReplayOutcome]]:
         """Run what led to a step again, one way after the other, until one is enough."""
         from whynan.training.collective_replay import leave_out_calls
         from whynan.training.replay import compiles, replay
@@ -604,7 +630,9 @@ class Replays:
         behind: ReplayRerunner | None = None
         marks = self._marks.at_import if from_start else None, self._marks.at_program
         beginning = [start for mark in marks if (start := self._program_start(mark)) is not None]
-        ways = [*_shortest(list(replay_plans(self._marks.kept()))), *replay_plans(beginning)]
+        kept = _shortest(list(replay_plans(self._marks.kept())))
+        loading = [again for way in kept if from_start and (again := way.loading_again()) is not None]
+        ways = [*loading, *kept, *replay_plans(beginning)]
         for way in sorted(ways, key=lambda way: from_start and not way.is_whole):
             if behind is not None and not way.is_whole:
                 continue
@@ -612,6 +640,8 @@ class Replays:
                 unfaithful = again.unfaithful()
                 if unfaithful is not None:
                     why = unfaithful
+                elif not way.has_loaded_the_same():
+                    continue
                 elif way.is_whole or not beginning or again.bears(report):
                     return again
                 else:
@@ -667,7 +697,7 @@ class Replays:
             return report
         if not self._options.prove:
             return prove_fixes(report, NoRerun(NOT_ASKED))
-        if _comes_in(report) and not way.is_whole:
+        if _comes_in(report) and not way.is_whole and not way.loads_again:
             further = self._faithful_rerunner(fault, report)
             again = again if isinstance(further, NoRerun) else further
         return again.prove_report(report, self.proof_options())

@@ -46,6 +46,35 @@ class SampleRequest(NamedTuple):
         return None if index is None else cls(None, _plain(index))
 
 
+class Fetch:
+    """How the dataset of a loader made a batch, and can make it again: in this process, whoever made it before."""
+
+    def __init__(self, iterator: Any, index: Any, origin: BatchOrigin) -> None:
+        self.origin = origin
+        self._index = index
+        self.batch: Any = None
+        """What it has made, the last time that it was asked."""
+        self._of = (
+            iterator._dataset,
+            iterator._auto_collation,
+            iterator._collate_fn,
+            getattr(iterator, "_drop_last", False),
+        )
+
+    @classmethod
+    def of_indices(cls, iterator: Any, index: Any, origin: BatchOrigin) -> Fetch | None:
+        """That of a dataset whose entries have indices; None of one that is gone through."""
+        known = all(hasattr(iterator, name) for name in ("_dataset", "_auto_collation", "_collate_fn"))
+        is_map = getattr(iterator, "_dataset_kind", None) == dataloader._DatasetKind.Map
+        return cls(iterator, index, origin) if known and is_map and index is not None else None
+
+    def fetch(self) -> Any:
+        """The batch, made again; raises what the dataset raises."""
+        fetcher: Any = dataloader._DatasetKind.create_fetcher(dataloader._DatasetKind.Map, *self._of)
+        self.batch = fetcher.fetch(self._index)
+        return self.batch
+
+
 class BatchOrigin(NamedTuple):
     """A batch as it was given: what was asked for, by which worker it came, of which number and pass it is."""
 
@@ -54,6 +83,8 @@ class BatchOrigin(NamedTuple):
     number: int | None
     passed: int | None
     in_order: bool
+    again: Fetch | None = None
+    """How it can be made again."""
 
     def source(self) -> Source:
         """The same in the words of a report."""
@@ -79,20 +110,20 @@ class Loaders:
     def __init__(self, *, late: bool) -> None:
         self._late = late
         self._passes: Identities[int] = Identities()
-        self._sent: Identities[dict[int, SampleRequest | None]] = Identities()
-        self._handed: Identities[tuple[SampleRequest | None, int | None]] = Identities()
+        self._sent: Identities[dict[int, Any]] = Identities()
+        self._handed: Identities[tuple[Any, int | None]] = Identities()
 
     def sent(self, iterator: Any, index: Any) -> None:
         """A sampler has said which entries the next batch is made of."""
         number = getattr(iterator, "_send_idx", None)
         if number is None:
-            self._handed.set(iterator, (SampleRequest.from_index(index), None))
+            self._handed.set(iterator, (index, None))
             return
         tasks = self._sent.get(iterator)
         if tasks is None or number == 0:
             tasks = {}
             self._sent.set(iterator, tasks)
-        tasks[number] = SampleRequest.from_index(index)
+        tasks[number] = index
 
     def received(self, iterator: Any, worker: int | None) -> None:
         """A worker's batch is being handed out: the task that is no longer waited for is its."""
@@ -106,15 +137,16 @@ class Loaders:
 
     def batch_origin(self, iterator: Any) -> BatchOrigin:
         """Where the batch that an iterator has just given came from."""
-        asked, worker = self._handed.get(iterator) or (None, None)
+        index, worker = self._handed.get(iterator) or (None, None)
         yielded: int | None = getattr(iterator, "_num_yielded", None)
-        return BatchOrigin(
-            asked,
+        origin = BatchOrigin(
+            SampleRequest.from_index(index),
             worker,
             None if yielded is None else yielded - 1,
             self._passed(iterator, first=yielded == 1),
             getattr(iterator, "_collate_fn", None) is default_collate,
         )
+        return origin._replace(again=Fetch.of_indices(iterator, index, origin))
 
     def _passed(self, iterator: Any, *, first: bool) -> int | None:
         """Which pass over a loader's data is under way, from 1; an iterator knows the sampler of its loader only."""
@@ -129,7 +161,8 @@ def watch_loaders(tracer: Tracer, replace: Callable[[Any, str, Callable[[Any], A
     """Note what loaders give; what runs while they fetch is the data's phase."""
     loaders = Loaders(late=tracer.context.log.steps.offset > 0)
     note = functools.partial(make_trace_wrapper, tracer.context)
-    replace(dataloader._BaseDataLoaderIter, "__next__", functools.partial(_fetching, tracer, loaders))
+    replace(dataloader._BaseDataLoaderIter, "__next__", functools.partial(_fetching, tracer, loaders.batch_origin))
+    replace(Fetch, "fetch", functools.partial(_fetching, tracer, lambda again: again.origin))
     watch_batches(
         loaders,
         lambda name, what: replace(dataloader._BaseDataLoaderIter, name, note(what)),
@@ -153,7 +186,7 @@ def watch_batches(loaders: Loaders, after: Callable[[str, Note], None], before: 
     before("_process_data", received)
 
 
-def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
+def _fetching(tracer: Tracer, origin_of: Callable[[Any], BatchOrigin], original: Any) -> Any:
     """The door through which a loader's batch comes."""
 
     @functools.wraps(original)
@@ -167,7 +200,7 @@ def _fetching(tracer: Tracer, loaders: Loaders, original: Any) -> Any:
         finally:
             if begun is not None:
                 begun[0].loading -= 1
-        call_untraced_fenced(tracer.context, _gives, tracer, loaders, iterator, out, begun, anywhere=True)
+        call_untraced_fenced(tracer.context, _gives, tracer, origin_of, iterator, out, begun, anywhere=True)
         return out
 
     return fetch
@@ -180,8 +213,14 @@ def _begins(context: TraceContext) -> tuple[Lane, int]:
     return lane, len(context.labels.births) + 1
 
 
-def _gives(tracer: Tracer, loaders: Loaders, iterator: Any, batch: Any, begun: tuple[Lane, int] | None) -> None:
-    tracer.origins.note(batch, loaders.batch_origin(iterator).source(), "batch")
+def _gives(
+    tracer: Tracer,
+    origin_of: Callable[[Any], BatchOrigin],
+    iterator: Any,
+    batch: Any,
+    begun: tuple[Lane, int] | None,
+) -> None:
+    tracer.origins.note(batch, origin_of(iterator).source(), "batch")
     if begun is not None and len(tracer.context.labels.births) >= begun[1]:
         tracer.deferred.run_checks()
         tracer.origins.explain_since(begun[1], batch)
