@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from whynan.replay.open_files import go_to, is_read, position
+from whynan.replay.snapshot import same_bits
 from whynan.source.ownership import Owner, owner_of
 
 _LOOKS: Final = frozenset((1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000))
@@ -28,6 +29,9 @@ _LONGEST: Final = 256
 _LONGEST_LIST: Final = 4096
 _NUMBERS: Final = 64
 """A tensor of more elements in a list is data, and nothing that is held beyond its time."""
+_BUFFER: Final = 1 << 16
+_BUFFERS: Final = 1 << 22
+"""Of so many elements, and so many together, are the tensors that are kept before it is known which of them move."""
 _DEEPEST: Final = 6
 _PLAIN: Final = (int, float, bool, str, type(None))
 
@@ -50,13 +54,20 @@ class CarriedState:
     def now(self, roots: Callable[[], Iterable[dict[str, Any]]]) -> list[tuple[Slot, Any]]:
         """The places that move, with what they hold at this mark; `roots` gives the program's names."""
         self._marks += 1
+        first: list[Slot] = []
         if self._marks in _LOOKS:
-            self._look(roots())
-        return [(slot, slot.read()) for slot in self._slots.values()]
+            tensors = self._look(roots())
+            first = tensors if self._marks == 1 else []
+        return [(slot, slot.read()) for slot in (*first, *self._slots.values())]
 
-    def _look(self, roots: Iterable[dict[str, Any]]) -> None:
+    def _look(self, roots: Iterable[dict[str, Any]]) -> list[Slot]:
+        """Learn what has moved since the last look; gives the tensors that may move, as many as can be kept."""
         seen: dict[tuple[int, Any], tuple[Any, Any]] = {}
+        tensors, left = list[Slot](), _BUFFERS
         for key, holder, value, slot in _places(roots):
+            if slot is not None and isinstance(holder, Tensor) and holder.numel() <= min(left, _BUFFER):
+                tensors.append(slot)
+                left -= holder.numel()
             if slot is not None and value is _ALWAYS:
                 self._slots.setdefault(key, slot)
             elif slot is not None:
@@ -65,6 +76,7 @@ class CarriedState:
                 if before is not None and before[0] is holder and before[1] != value:
                     self._slots.setdefault(key, slot)
         self._seen = seen
+        return tensors
 
 
 _ALWAYS: Final = object()
@@ -93,6 +105,10 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
         elif (slot := _of_generator(value)) is not None:
             yield (id(value), None), value, _ALWAYS, slot
         elif depth < _DEEPEST:
+            if isinstance(value, nn.Module):
+                # however deep a network is, its buffers are no deeper
+                held = (*value.__dict__.get("_modules", {}).values(), *value.__dict__.get("_buffers", {}).values())
+                waiting.extend((inner, depth) for inner in held)
             if type(value) is list and _holds_numbers(value):
                 yield (id(value), None), value, [v if isinstance(v, _PLAIN) else id(v) for v in value], _of_list(value)
             for key, inner, slot in _inner_values(value):
@@ -158,8 +174,10 @@ def _of_list(held: list[Any]) -> Slot:
 
 def _of_tensor(tensor: Tensor) -> Slot:
     def write(value: Tensor) -> None:
-        with torch.no_grad():
-            tensor.copy_(value)
+        # what is written is another version, which a graph refuses
+        if not same_bits([tensor], [value]):
+            with torch.no_grad():
+                tensor.copy_(value)
 
     return Slot(lambda: tensor.detach().clone(), write)
 

@@ -1,0 +1,66 @@
+"""What moves from step to step is kept at each mark; at the first, where nothing has moved yet, every small tensor."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from whynan.replay import carried_state
+from whynan.replay.carried_state import CarriedState, assign
+
+
+class Observer(nn.Module):
+    """Keeps the greatest number that it has met."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("hi", torch.tensor(0.0))
+
+
+def deep(layers: int) -> tuple[nn.Module, Observer]:
+    """An observer within so many modules."""
+    observer = Observer()
+    module: nn.Module = observer
+    for _ in range(layers):
+        module = nn.Sequential(nn.Linear(2, 2), module)
+    return module, observer
+
+
+def test_a_buffer_is_kept_before_anything_is_known_to_move() -> None:
+    network, observer = deep(8)
+    kept = CarriedState().now(lambda: [{"network": network}])
+    observer.hi.fill_(float("nan"))
+    assign(kept)
+    assert observer.hi.item() == 0.0
+
+
+def test_a_deep_buffer_that_has_moved_is_kept_later() -> None:
+    network, observer = deep(8)
+    state = CarriedState()
+    for value in (1.0, 2.0, 3.0):
+        kept = state.now(lambda: [{"network": network}])
+        observer.hi.fill_(value)
+    assign(kept)
+    assert observer.hi.item() == 2.0
+
+
+def test_what_is_too_large_waits_until_it_moves() -> None:
+    large, small = torch.zeros(carried_state._BUFFER + 1), torch.zeros(3)
+    kept = CarriedState().now(lambda: [{"large": large, "small": small}])
+    assert len(kept) == 1
+    large.fill_(1.0)
+    small.fill_(1.0)
+    assign(kept)
+    assert (large.sum().item(), small.sum().item()) == (large.numel(), 0.0)
+
+
+def test_what_has_not_moved_is_not_written() -> None:
+    """A graph that has saved it could not be differentiated any more."""
+    x = torch.ones(2)
+    weight = torch.ones(2, requires_grad=True)
+    kept = CarriedState().now(lambda: [{"x": x}])
+    loss = (weight * x).sum()
+    assign(kept)
+    loss.backward()
+    assert weight.grad is not None
+    assert weight.grad.tolist() == [1.0, 1.0]
