@@ -254,13 +254,13 @@ MASKED_SOFTMAX: Final = tuple(
 """A softmax of some logits, taken of all and normalised again: none of those that are left may be more than 0."""
 NORM: Final = (
     reformulation(
+        "vector_norm(x) instead of sqrt(sum(x**2))", "sqrt(sum(x**2, d, k))", "vector_norm(x, dim=d, keepdim=k)"
+    ),
+    reformulation(
         "vector_norm of the row over its largest magnitude, times that",
         "sqrt(sum(x**2, d, k))",
         times_greatest(f"vector_norm({scaled('x')}, dim=d, keepdim=k)", "x"),
         scale=greatest("x"),
-    ),
-    reformulation(
-        "vector_norm(x) instead of sqrt(sum(x**2))", "sqrt(sum(x**2, d, k))", "vector_norm(x, dim=d, keepdim=k)"
     ),
 )
 """The length of a vector by hand."""

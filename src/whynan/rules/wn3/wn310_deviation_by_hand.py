@@ -59,16 +59,16 @@ RULE = Rule(
     ),
     fixes=(
         *(
+            reformulation(f"std(x) instead of {pattern}", pattern, f"std(x, dim=d, correction={correction}, keepdim=k)")
+            for pattern, correction in _DEVIATIONS
+        ),
+        *(
             reformulation(
                 "std of the row over its largest magnitude, times that",
                 pattern,
                 times_greatest(f"std({_ROW}, dim=d, correction={correction}, keepdim=k)", "x"),
                 scale=greatest("x"),
             )
-            for pattern, correction in _DEVIATIONS
-        ),
-        *(
-            reformulation(f"std(x) instead of {pattern}", pattern, f"std(x, dim=d, correction={correction}, keepdim=k)")
             for pattern, correction in _DEVIATIONS
         ),
         *ROOT,
