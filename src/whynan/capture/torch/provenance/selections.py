@@ -112,7 +112,7 @@ class Selections:
         ways = {forward.ordinal: _Way(_only(out, index))}
         operands = {address(h.alias) for h in kept.held if isinstance(h, Held)}
         left_out: tuple[_Event | None, str] | None = None
-        unread = {forward.ordinal}
+        unread, kept_of, cut_from = {forward.ordinal}, set[int | None](), None
         for ordinal in range(forward.ordinal + 1, min(forward.ordinal + self._later, self._context.ordinal)):
             event = self._event(ordinal, ways)
             if event is None or event.row.operator.view:
@@ -130,12 +130,18 @@ class Selections:
                         continue
                     return None
                 if not bool(kept_on.any()):
-                    left_out = left_out or (event if bool(read.any()) else None, name)
+                    is_cut = not bool(read.any())
+                    cut_from = held.writer if is_cut and left_out is None else cut_from
+                    left_out = left_out or (None if is_cut else event, name)
                     continue
+                kept_of.add(held.writer)
                 if len(ways) >= _WAYS or event.kept.out is None:
                     return None
                 _join(ways, ordinal, event.kept.out, kept_on)
                 unread.add(ordinal)
+        if left_out is not None and left_out[0] is None and cut_from in kept_of:
+            # another slice of the same has it
+            return None
         return left_out if idle or not unread else None
 
     def _event(self, ordinal: int, ways: dict[int, _Way]) -> _Event | None:
