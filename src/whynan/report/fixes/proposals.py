@@ -79,6 +79,8 @@ _STATUS: Final = {
     "unverified": "yellow",
 }
 _PATCH_LINES: Final = 16
+_NEAR: Final = 3
+"""A change within so many lines of what is told above needs no number."""
 _FIXES_SHOWN: Final = 3
 _MOST_FIXES: Final = 16
 _IN_JSON: Final = "the JSON report has them all"
@@ -162,9 +164,11 @@ def _fix(page: Page, fix: Fix, finding: Finding, report: Report) -> None:
     if why and not edits:
         page.row("", why)
     file = edited_file(report, finding, fix) if fix.patch else None
+    line = _first_line(fix.patch or "")
     if finding.site is not None and file is not None and file != finding.site.file:
-        line = _first_line(fix.patch or "")
         page.row("", f"in {file}" if line is None else f"in {file}:{line}")
+    elif finding.site is not None and line is not None and abs(line - finding.site.line) > _NEAR:
+        page.row("", f"at line {line}")
     for line in edits[:_PATCH_LINES]:
         page.row("", (line, "green" if line.startswith("+") else "red"))
     if len(edits) > _PATCH_LINES:

@@ -208,6 +208,7 @@ class _Proving:
             lambda: self._less_specific_fixes(finding, source, intents),
             lambda: self._producer_fixes(finding),
             lambda: self._numpy_fixes(finding),
+            lambda: self._mask_fixes(finding),
             lambda: self._omission_fixes(finding, source),
             lambda: self._training_fixes(finding),
             lambda: self._whole_in_float32(finding, source),
@@ -348,6 +349,22 @@ class _Proving:
         verdict = tried_verdict(FixVerdict(status="guarded", why=bounded.instead), outcome)
         change = patch(file_of_site(source.path), source.text, bounded.edited)
         return (Fix(title=bounded.title, kind="source", patch=change, verdict=verdict),)
+
+    def _mask_fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        """The edits with which a mask chooses what a product with it has left NaN; up to the first that holds."""
+        from whynan.run.proof.masked_products import chosen_by_mask
+
+        made: list[Fix] = []
+        site = next((link.site for link in finding.chain if link.typed_summary.kind == "times_zero"), None)
+        source = None if site is None else self._source(finding.model_copy(update={"site": site}), known=False)
+        if site is None or source is None or self._trials.is_over():
+            return ()
+        visits = self._trials.visits(source, site.line)
+        for found in () if isinstance(visits, str) else chosen_by_mask(source.text, site, visits):
+            made.append(self._omission_fix(finding, source, found))
+            if made[-1].verdict.status in APPLICABLE or self._trials.is_over():
+                break
+        return tuple(made)
 
     def _omission_fixes(self, finding: Finding, source: ProgramText) -> tuple[Fix, ...]:
         """The edit that leaves out the rows of a table that came in bad, where the program then goes on."""

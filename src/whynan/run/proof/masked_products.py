@@ -1,0 +1,197 @@
+"""Products with a mask, which leave a NaN as it is: the mask chooses instead, ahead of what first reads the NaN."""
+
+# pyright: basic
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from whynan.fixes.python.imports import visible, with_imports
+from whynan.run.proof.omissions import Omission
+from whynan.source.text import Place, apply_edits, is_python, place_of
+from whynan.verify.torch_program import isolated_random_state
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from whynan.records import Site
+    from whynan.verify.in_place.visits import Visit, Visits
+
+_CHOSEN: Final = re.compile(r"\+\s*(\w{1,80}) = torch\.where\((.{1,200}) != 0, \1, 0\)\s*")
+"""The line that a change adds ahead of what first reads a name."""
+_NEW_DIMENSIONS: Final = ("", "[..., None]", "[..., None, None]", "[..., None, None, None]")
+"""How a mask is read that has so many dimensions less, the last ones."""
+_AS_NAMES: Final = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+
+
+def chosen_by_mask(text: str, site: Site, visits: Visits) -> Iterator[Omission]:
+    """The changes with which a mask of 0 and 1 that is multiplied with NaN at a site chooses, the simplest first.
+
+    It chooses in the product itself, or, so that no gradient is NaN either, where what held the NaN is first read; a
+    tensor is left out there only if each NaN in it is where the mask is 0. The number that stands there has no effect,
+    for the product multiplies it by 0.
+    """
+    import torch
+
+    place = place_of(text)
+    product = place.node_of(site)
+    for factor, mask in _factors(product):
+        of, by = place.code(factor), place.code(mask)
+        known = [_value_of(by, visit) for visit in visits.visits if visit.line == site.line]
+        masks = [value for value in known if isinstance(value, torch.Tensor)]
+        if not masks or not all(bool(((value == 0) | (value == 1)).all()) for value in masks):
+            continue
+        lost = "where {} is 0, 0 stands in place of {}: the product multiplies it by 0, whatever it is"
+        edited = _in_product(place, product, factor, mask)
+        if edited is not None:
+            yield Omission("torch.where ahead of the product with the mask", visits.path, edited, lost.format(by, of))
+        tried: set[str] = set()
+        for name, anchor in _reads(place, product, mask):
+            held = None if name in tried else _bad_value(visits, name, anchor)
+            if held is None:
+                continue
+            tried.add(name)
+            wide = _widened(_atom(mask, by), masks[0], held)
+            edited = None if wide is None else _ahead(place, anchor, name, wide)
+            if edited is not None:
+                title = f"torch.where ahead of what reads {name}"
+                yield Omission(title, visits.path, edited, lost.format(by, name))
+
+
+def masked_texts(text: str, patch: str) -> list[str]:
+    """All that the choices of masks make of a file's text; ahead of a reader they are those that a patch names."""
+    named = {found.groups() for line in patch.splitlines() if (found := _CHOSEN.fullmatch(line)) is not None}
+    place, made = place_of(text), list[str | None]()
+    for node in place.parents:
+        for factor, mask in _factors(node):
+            made.append(_in_product(place, node, factor, mask))
+            by = place.code(mask)
+            wide = {(name, f"{_atom(mask, by)}{new}") for name, _ in named for new in _NEW_DIMENSIONS} & named
+            reads = _reads(place, node, mask) if wide else ()
+            made += [_ahead(place, anchor, name, mask_) for name, anchor in reads for n, mask_ in wide if n == name]
+    return [each for each in made if each is not None]
+
+
+def _factors(node: ast.AST | None) -> list[tuple[ast.expr, ast.expr]]:
+    """The factors of a product, in both orders: what a mask is multiplied with, and the mask."""
+    match node:
+        case ast.BinOp(left=one, op=ast.Mult(), right=other):
+            pass
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="torch"), attr="mul"), args=[one, other], keywords=[]):
+            pass
+        case ast.Call(func=ast.Attribute(value=one, attr="mul"), args=[other], keywords=[]):
+            pass
+        case ast.AugAssign(target=ast.Name() as one, op=ast.Mult(), value=other):
+            pass
+        case _:
+            return []
+    return [(a, m) for a, m in ((one, other), (other, one)) if not isinstance(m, ast.Constant)]
+
+
+def _in_product(place: Place, product: ast.AST | None, factor: ast.expr, mask: ast.expr) -> str | None:
+    """The text in which a factor of a product is chosen by the other."""
+    chosen = f"torch.where({_atom(mask, place.code(mask))} != 0, {place.code(factor)}, 0)"
+    if isinstance(product, ast.AugAssign):
+        if factor is not product.target:
+            return None
+        edits = [(*place.span(product), f"{place.code(factor)} = {chosen} * {_factor(mask, place.code(mask))}")]
+    else:
+        edits = [(*_with_parentheses(place, factor), chosen)]
+    return _made(place, factor, edits)
+
+
+def _ahead(place: Place, anchor: ast.stmt, name: str, mask: str) -> str | None:
+    """The text in which a name is chosen by a mask ahead of a statement that reads it."""
+    start = place.line_start(anchor.lineno)
+    indent = place.text[start : place.span(anchor)[0]]
+    if indent.strip():
+        return None
+    newline = "\r\n" if "\r\n" in place.text else "\n"
+    line = f"{indent}{name} = torch.where({mask} != 0, {name}, 0){newline}"
+    return _made(place, anchor, [(start, start, line)])
+
+
+def _made(place: Place, at: ast.AST, edits: list[tuple[int, int, str]]) -> str | None:
+    edited = apply_edits(place.text, edits)
+    if visible(place, at).get("torch") != "torch":
+        edited = with_imports(edited, ["torch"])
+    return edited if is_python(edited) else None
+
+
+def _reads(place: Place, product: ast.AST | None, mask: ast.expr) -> Iterator[tuple[str, ast.stmt]]:
+    """The names that are read ahead of a product where its mask is known, each with a statement that reads it."""
+    if product is None:
+        return
+    scope = place.scope(product)
+    own = [node for node in place.parents if isinstance(node, ast.Name) and place.scope(node) is scope]
+    last = getattr(product, "lineno", 0)
+    factors = [factor for factor, _ in _factors(product)]
+    needed = {node.id for node in ast.walk(mask) if isinstance(node, ast.Name)}
+    stored = {name: [n.lineno for n in own if n.id == name and isinstance(n.ctx, ast.Store)] for name in needed}
+    for node in sorted(own, key=lambda node: (node.lineno, node.col_offset)):
+        if not isinstance(node.ctx, ast.Load) or node.lineno > last or node in factors:
+            continue
+        anchor = next((up for up in place.above(node) if isinstance(up, ast.stmt)), None)
+        others = needed - {node.id}
+        is_known = anchor is not None and all(min(stored[o]) < anchor.lineno for o in others if stored[o])
+        if anchor is not None and anchor is not scope and is_known:
+            yield node.id, anchor
+
+
+def _bad_value(visits: Visits, name: str, anchor: ast.stmt) -> Any:
+    """The tensor with NaN that a name was when a statement read it; None where it was none."""
+    known = (visit.values.get(name) for visit in visits.visits if visit.line == anchor.lineno)
+    return next((held for held in known if _has_nan(held)), None)
+
+
+def _value_of(by: str, visit: Visit) -> Any:
+    """What an expression came to, of names whose values are known and of PyTorch's functions; None where it cannot."""
+    import torch
+
+    if by in visit.values:
+        return visit.values[by]
+    values = {name: held for name, held in visit.values.items() if name.isidentifier()}
+    try:
+        with isolated_random_state(), torch.no_grad():
+            return eval(by, {"__builtins__": {}, "torch": torch}, values)
+    except Exception:
+        # of what is not known nothing is said
+        return None
+
+
+def _has_nan(held: Any) -> bool:
+    import torch
+
+    return isinstance(held, torch.Tensor) and held.is_floating_point() and bool(torch.isnan(held).any())
+
+
+def _widened(by: str, mask: Any, held: Any) -> str | None:
+    """A mask as it is read beside a tensor, which it has to be 0 at each NaN of; None where it cannot be."""
+    import torch
+
+    for new in _NEW_DIMENSIONS:
+        wide = mask[(..., *(None for _ in range(new.count("None"))))]
+        try:
+            chosen = torch.where(wide != 0, held, 0)
+        except RuntimeError:
+            continue
+        if chosen.shape == held.shape and (not new or mask.shape == held.shape[: mask.dim()]):
+            return None if _has_nan(chosen) else f"{by}{new}"
+    return None
+
+
+def _atom(node: ast.expr, code: str) -> str:
+    return code if isinstance(node, _AS_NAMES) else f"({code})"
+
+
+def _factor(node: ast.expr, code: str) -> str:
+    return code if isinstance(node, (*_AS_NAMES, ast.UnaryOp)) else f"({code})"
+
+
+def _with_parentheses(place: Place, node: ast.expr) -> tuple[int, int]:
+    """The span of an expression with the parentheses right around it, which are no call's."""
+    start, end = place.span(node)
+    is_own = place.text[start - 1 : start] == "(" and place.text[end : end + 1] == ")"
+    return (start - 1, end + 1) if is_own and not re.search(r"[\w)\]]$", place.text[: start - 1]) else (start, end)
