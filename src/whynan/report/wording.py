@@ -393,7 +393,8 @@ def causes(finding: Finding, like: Finding | None = None) -> list[str]:
 
 def _is_news(link: ChainLink, finding: Finding) -> bool:
     """Whether the sentence of a finding does not say yet what a link does, or the place of what the program writes."""
-    written = link.op is None and link.site is not None and link.site != finding.site and finding.birth != "entered"
+    is_elsewhere = link.site is not None and link.site != finding.site
+    written = is_elsewhere and (finding.birth == "literal" or (link.op is None and finding.birth != "entered"))
     return written or link.summary not in finding.message
 
 

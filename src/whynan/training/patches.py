@@ -57,7 +57,7 @@ class TrainingPatches:
     def __init__(self, guard: Watcher, marking: TrainingListener, *, late: bool) -> None:
         self._guard = guard
         self._marking = marking
-        self._loaders = Loaders(late=late)
+        self._loaders = Loaders(late=late, keeps_indices=True)
         self._undo: list[Callable[[], object]] = []
         self._trains = late
 

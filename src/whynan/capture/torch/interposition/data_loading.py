@@ -104,11 +104,13 @@ class BatchOrigin(NamedTuple):
 class Loaders:
     """The loaders of one trace: which passes are under way, and which entries the workers have been sent.
 
-    `late`: the program ran before it was looked at, and so many passes over its data may be over.
+    `late`: the program ran before it was looked at, and so many passes over its data may be over. `keeps_indices`: as
+    the sampler gave them, so that a batch can be made again.
     """
 
-    def __init__(self, *, late: bool) -> None:
+    def __init__(self, *, late: bool, keeps_indices: bool = False) -> None:
         self._late = late
+        self._keeps_indices = keeps_indices
         self._passes: Identities[int] = Identities()
         self._sent: Identities[dict[int, Any]] = Identities()
         self._handed: Identities[tuple[Any, int | None]] = Identities()
@@ -116,6 +118,7 @@ class Loaders:
     def sent(self, iterator: Any, index: Any) -> None:
         """A sampler has said which entries the next batch is made of."""
         number = getattr(iterator, "_send_idx", None)
+        index = index if self._keeps_indices else SampleRequest.from_index(index)
         if number is None:
             self._handed.set(iterator, (index, None))
             return
@@ -140,13 +143,13 @@ class Loaders:
         index, worker = self._handed.get(iterator) or (None, None)
         yielded: int | None = getattr(iterator, "_num_yielded", None)
         origin = BatchOrigin(
-            SampleRequest.from_index(index),
+            SampleRequest.from_index(index) if self._keeps_indices else index,
             worker,
             None if yielded is None else yielded - 1,
             self._passed(iterator, first=yielded == 1),
             getattr(iterator, "_collate_fn", None) is default_collate,
         )
-        return origin._replace(again=Fetch.of_indices(iterator, index, origin))
+        return origin._replace(again=Fetch.of_indices(iterator, index, origin)) if self._keeps_indices else origin
 
     def _passed(self, iterator: Any, *, first: bool) -> int | None:
         """Which pass over a loader's data is under way, from 1; an iterator knows the sampler of its loader only."""
