@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # -- Names that a person knows: module paths, parameters and buffers, arguments, variables of the user's frames --------
 
 
+_PLAIN_KEYS: Final = (str, int, float, bool, bytes, type(None))
 DEEPEST = 6
 MOST_OBJECTS = 10_000
 MOST_ITEMS = 256
@@ -203,10 +204,17 @@ def _entries(holder: Any) -> list[tuple[str, Any]]:
     if isinstance(holder, (list, tuple)):
         return [(f"[{i}]", entry) for i, entry in enumerate(holder[:MOST_ITEMS])]
     if isinstance(holder, dict):
-        return [(f"[{key!r}]", entry) for key, entry in list(holder.items())[:MOST_ITEMS]]
+        items = list(holder.items())[:MOST_ITEMS]
+        return [(f"[{_key(key, number)}]", entry) for number, (key, entry) in enumerate(items)]
     if isinstance(holder, (torch.nn.ModuleList, torch.nn.ModuleDict, torch.nn.Sequential)):
         return [(f".{name}", entry) for name, entry in holder.named_children()]
     return []
+
+
+def _key(key: Any, number: int) -> str:
+    """How a key of a dict is written; one that is no plain value, as a parameter, by its kind and which key it is."""
+    parts = key if type(key) is tuple else (key,)
+    return repr(key) if all(type(part) in _PLAIN_KEYS for part in parts) else f"{type(key).__name__} {number}"
 
 
 def _inside(holder: Any, value: Any, depth: int) -> str | None:
@@ -242,9 +250,9 @@ def _collect(value: Any, prefix: str, depth: int, seen: set[int], found: list[tu
     seen.add(id(value))
     parts: list[tuple[str, Any]] = []
     if isinstance(value, dict):
-        for key, inner in list(value.items()):
+        for number, (key, inner) in enumerate(list(value.items())):
             attribute = isinstance(key, str) and key.isidentifier()
-            parts.append((f"{prefix}.{key}" if attribute else f"{prefix}[{key!r}]", inner))
+            parts.append((f"{prefix}.{key}" if attribute else f"{prefix}[{_key(key, number)}]", inner))
     elif isinstance(value, (list, tuple, set, frozenset)):
         fields = getattr(value, "_fields", None)
         parts = [(f"{prefix}.{fields[i]}" if fields else f"{prefix}[{i}]", inner) for i, inner in enumerate(value)]

@@ -104,6 +104,8 @@ IN_PLACE = [
     (SOFTMAX, LARGE, "e = x.exp()\ne /= e.sum(-1, keepdim=True)\nreturn e", "x.exp()", "e = x.softmax(-1)"),
     (SOFTMAX, LARGE, "e = x.exp()\ne.div_(e.sum(-1, keepdim=True))\nreturn e", "x.exp()", "e = x.softmax(-1)"),
     (LOG, ONE_ZERO, "y = x * 1\ny.log_()\nreturn y", "y.log_()", None),
+    (LOG, ONE_ZERO, "m = x.sum()\ny = x.abs().log_() + m\nreturn y", "x.abs().log_()", None),
+    (LOG, ONE_ZERO, "y = x.abs().mul_(2).log_()\nreturn y + x.sum()", "x.abs().mul_(2).log_()", None),
 ]
 
 
