@@ -79,7 +79,7 @@ class _Causes:
             return True
         if _ranges_left(one) & _ranges_left(other) or _are_of_one_cut(one, other) or _have_run_away(one, other):
             return True
-        if _is_pole_of(one, other) or _is_pole_of(other, one):
+        if _is_pole_of(one, other) or _is_pole_of(other, one) or _are_of_one_count(one, other):
             return True
         if _read_one_factor(one, other) or _is_inner_part(one, other) or _is_inner_part(other, one):
             return True
@@ -272,6 +272,19 @@ def _is_pole_of(inner: Finding, outer: Finding) -> bool:
     """Whether what is Inf where it is divided by 0 is what is too large where it is divided by little more."""
     known = inner.birth == "pole" and outer.birth == "overflow" and inner.phase == outer.phase
     return known and _event(inner.op, inner.site) in _operand_events(outer)
+
+
+def _are_of_one_count(one: Finding, other: Finding) -> bool:
+    """Whether one update divides twice by a number that is 0, as by ``1 - beta ** step`` ahead of its count."""
+    same = one.rule == other.rule != "WN000" and one.phase == other.phase == "optimizer" and one.step == other.step
+    return same and _function(one) == _function(other) and _divides_by_number(one) and _divides_by_number(other)
+
+
+def _divides_by_number(finding: Finding) -> bool:
+    """Whether a birth is a division by a 0 that is one number for the whole tensor."""
+    operands = finding.element.operands[1:2]
+    is_division = base_name(finding.op or "").rstrip("_") in ("div", "true_divide", "_foreach_div", "addcdiv")
+    return is_division and any(o.value == 0 and not o.index and not o.shape for o in operands)
 
 
 def _function(finding: Finding) -> object:

@@ -224,7 +224,35 @@ def hazard_of_a_duration_of_zero() -> Tensor:
     return loss
 
 
+class CountingLate(torch.optim.Optimizer):
+    """Adam that reads the number of its steps before it counts; or, ``apart``, one that divides by two rows."""
+
+    def __init__(self, params: list[Tensor], *, apart: bool = False) -> None:
+        super().__init__(params, {"apart": apart})
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"]:
+                assert p.grad is not None
+                count = self.state[p].setdefault("count", 0)
+                first, second = (torch.tensor(1 - beta**count) for beta in (0.9, 0.999))
+                if group["apart"]:
+                    first, second = p.grad.abs().amin(0), p.grad.square().amin(0)
+                mean = p.grad * 0.1 / first
+                square = p.grad.square() * 0.001 / second
+                p.sub_(0.01 * mean / (square.sqrt() + 1e-8))
+                self.state[p]["count"] += 1
+
+
+def bias_correction_of_step_zero() -> None:
+    weight = torch.tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
+    weight.square().sum().backward()
+    CountingLate([weight]).step()
+
+
 ONE: tuple[Program, ...] = (
+    bias_correction_of_step_zero,
     infinity_that_came_in,
     hazard_of_a_duration_of_zero,
     rate_that_is_too_high,
@@ -455,7 +483,14 @@ def scales_that_are_written_in_a_later_step() -> None:
         optimizer.step()
 
 
+def updates_divided_by_two_rows() -> None:
+    weight = torch.tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
+    (weight * torch.tensor([[1.0, 0.0], [1.0, 1.0]])).square().sum().backward()
+    CountingLate([weight], apart=True).step()
+
+
 TWO: tuple[Program, ...] = (
+    updates_divided_by_two_rows,
     scales_that_are_written_in_a_later_step,
     sums_of_one_statement,
     cuts_of_two_numbers,
