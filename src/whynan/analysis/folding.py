@@ -54,7 +54,12 @@ def cause_groups(findings: Sequence[Finding], read: Read) -> list[list[Finding]]
             same[0] += other
             groups.remove(other)
     order = {id(finding): number for number, finding in enumerate(findings)}
-    return [sorted(group, key=lambda f: (not _has_derivative(f, group), order[id(f)])) for group in groups]
+
+    def place(finding: Finding, group: list[Finding]) -> tuple[bool, bool, int]:
+        is_effect = any(_has_spoilt(other, finding) for other in group)
+        return not _has_derivative(finding, group), is_effect, order[id(finding)]
+
+    return [sorted(group, key=lambda finding, group=group: place(finding, group)) for group in groups]
 
 
 class _Causes:
@@ -70,7 +75,7 @@ class _Causes:
         if one.rank != other.rank or "inference" in (one.phase, other.phase):
             return False
         if not (_is_born(one) and _is_born(other)):
-            ways = (_is_of_literal, _is_derivative_of_literal)
+            ways = (_is_of_literal, _is_derivative_of_literal, _has_spoilt)
             alike = _are_of_one_literal(one, other) or _are_of_the_same_samples(one, other)
             return alike or any(way(one, other) or way(other, one) for way in ways)
         if _read_one_entry(one, other) or _read_one_zero(one, other):
@@ -158,6 +163,15 @@ def _is_derivative_of_literal(one: Finding, other: Finding) -> bool:
     causes = ([link for link in finding.chain if link.role == "cause"] for finding in (one, other))
     behind = one.birth == "literal" and _is_born(other) and one.phase == "forward" and other.phase == "backward"
     return behind and any(reach.kind == "loss" for reach in one.reaches) and _end_alike(*causes)
+
+
+def _has_spoilt(one: Finding, other: Finding) -> bool:
+    """Whether a birth has spoilt the buffer or weight that is bad where a later step begins."""
+    entry = next((link.typed_summary for link in other.chain if link.role == "birth"), None)
+    if entry is None or entry.kind != "entered" or one.step is None or other.step is None or one.step > other.step:
+        return False
+    spoilt = {reach.name for reach in one.reaches if reach.kind in ("buffer", "parameter") and reach.name is not None}
+    return _is_born(one) and entry.values.get("since") is not None and entry.values.get("tensor") in spoilt
 
 
 def _has_derivative(one: Finding, group: Iterable[Finding]) -> bool:

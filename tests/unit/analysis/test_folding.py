@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 import whynan
 from whynan.analysis import folding
-from whynan.records import Report
+from whynan.records import Reach, Report
 
 Program = Callable[[], object]
 
@@ -570,3 +571,45 @@ def test_features_and_targets_that_came_in_bad(row: int, told: int) -> None:
             loss.backward()
             optimizer.step()
     assert [f.rule for f in watched.report.findings] == ["WN001"] * told
+
+
+class Codebook(torch.nn.Module):
+    """Rows that are means of what was nearest to them, of which one has had nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.tensor([[1.0], [50.0]]))
+        self.register_buffer("counts", torch.zeros(2))
+        self.register_buffer("sums", torch.zeros(2, 1))
+
+    def forward(self, z: Tensor) -> Tensor:
+        nearest = (z - self.rows.T).abs().argmin(1)
+        out = z * self.rows[nearest]
+        chosen = torch.nn.functional.one_hot(nearest, 2).float()
+        self.counts.mul_(0.9).add_(chosen.sum(0))
+        self.sums.mul_(0.9).add_(chosen.T @ z.detach())
+        self.rows.copy_(self.sums / self.counts[:, None])
+        return out
+
+
+def test_what_has_spoilt_a_buffer_and_what_the_next_step_reads_of_it_are_one_finding() -> None:
+    torch.manual_seed(0)
+    layer, book = torch.nn.Linear(2, 1), Codebook()
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+    with whynan.watch(optimizer, quiet=True) as watched:
+        for _ in range(3):
+            loss = book(layer(torch.rand(4, 2))).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    (read,) = watched.report.findings
+    born = whynan.explain(lambda: torch.zeros(2) / torch.zeros(2)).findings[0]
+    spoilt = Reach(kind="buffer", name="rows", bad=1, total=2, value=math.nan)
+    first = born.model_copy(update={"step": 1, "birth": "invalid", "rule": "WN101", "reaches": (spoilt,)})
+    assert read.rule == "WN004"
+    for findings in ([first, read], [read, first]):
+        assert folding.cause_groups(findings, lambda _: None) == [[first, read]]
+    other = first.model_copy(update={"reaches": (spoilt.model_copy(update={"name": "counts"}),)})
+    later = first.model_copy(update={"step": 3})
+    for apart in (other, later):
+        assert len(folding.cause_groups([apart, read], lambda _: None)) == 2
