@@ -283,8 +283,9 @@ def _have_run_away(one: Finding, other: Finding) -> bool:
 
 
 def _is_pole_of(inner: Finding, outer: Finding) -> bool:
-    """Whether what is Inf where it is divided by 0 is what is too large where it is divided by little more."""
-    known = inner.birth == "pole" and outer.birth == "overflow" and inner.phase == outer.phase
+    """Whether what is Inf at one element is what is too large at another: over 0, or of an exponential out of range."""
+    is_exponential = base_name(inner.op or "") in TORCH.having("exponential") and outer.rule == "WN701"
+    known = (inner.birth == "pole" or is_exponential) and outer.birth == "overflow" and inner.phase == outer.phase
     return known and _event(inner.op, inner.site) in _operand_events(outer)
 
 

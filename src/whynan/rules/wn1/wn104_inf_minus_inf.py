@@ -119,6 +119,7 @@ RULE = Rule(
             "clamp(x, min=finfo(x).min) - amax(clamp(x, min=finfo(x).min), d, k)",
             limited="clamp(x, min=finfo(x).min)",
         ),
+        guard("0 in place of an infinite maximum", "exp(a - b)", "exp(a - where(abs(b) > finfo(b).max, 0, b))"),
         guard("0 where two infinities meet", "a - b", "where(logical_and(a == b, abs(a) > finfo(a).max), 0, a - b)"),
     ),
 )
