@@ -228,6 +228,42 @@ def test_a_later_evaluation_that_gives_something_bad_is_run_again(tmp_path: Path
     assert (ran.report["run"]["replay"]["kind"], ran.report["run"]["replay"]["faithful"]) == ("step", True)
 
 
+STATISTICS = """
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("spread", torch.ones(4))
+
+    def forward(self, x):
+        if self.training:
+            with torch.no_grad():
+                self.spread.lerp_(x.SPREAD, 0.1)  # born
+        return x / self.spread if not self.training else x
+
+
+scaled = Scaled()
+for step in range(4):
+    rows = batch(step)[: 1 if step == 2 else 8]
+    optimizer.zero_grad()
+    model(scaled(rows)).square().mean().backward()
+    optimizer.step()
+scaled.eval()
+with torch.no_grad():
+    print(model(scaled(batch(9))).mean().item())
+"""
+
+
+@pytest.mark.proof
+def test_what_a_step_spoilt_for_an_evaluation_is_told_where_it_was_born(tmp_path: Path) -> None:
+    """A buffer that turns NaN in a step whose loss and gradients are finite, and is read by the evaluation alone."""
+    ran = run(tmp_path, STATISTICS.replace("SPREAD", "std(0)"))
+    finding = ran.only()
+    assert (finding["rule"], finding["site"]["line"], finding["step"]) == ("WN601", ran.born, 3)
+    assert {reach["kind"] for reach in finding["reaches"]} >= {"output"}
+    assert finding["fixes"][0]["verdict"]["status"] == "guarded"
+    assert ran.report["run"]["replay"]["faithful"]
+
+
 @FULL
 def test_after_a_bad_evaluation_a_program_may_go_on(tmp_path: Path) -> None:
     ran = run(tmp_path, EVALUATES_LATER, "--on-nonfinite", "continue")

@@ -57,6 +57,12 @@ _SUPPORT = (
 )
 
 
+_HELD = (
+    "It was held already where this began: the program has put it there, or an earlier step has. --mode trace tells what "
+    "made it."
+)
+
+
 def match(finding: Finding) -> Explanation | None:
     if finding.birth != "literal":
         return None
@@ -68,6 +74,8 @@ def match(finding: Finding) -> Explanation | None:
     through = f" through {operator_text(finding)}" if base(finding) else ""
     if not known and origin_kind(finding) == "outside_support":
         return Explanation(f"{arrives}{through}", _SUPPORT, GENERAL)
+    if not known and origin_kind(finding) == "entered":
+        return Explanation(f"{arrives}{through}", _HELD, GENERAL)
     return Explanation(
         f"{arrives}{through}",
         "The value was not computed but handed in or written on purpose, and then selected or reduced where it should "

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from whynan.capture.torch.sinks.gradients import Fault
     from whynan.config import Options
     from whynan.records import Verdict
+    from whynan.run.proof.reruns import Rerunner
     from whynan.run.region import Region
     from whynan.run.watch.replays import Replays
     from whynan.source.decisions import Decision
@@ -198,12 +199,19 @@ class EvaluationWatch:
     def _prove(self, region: Region, step: int, made: MadeCall) -> None:
         """Prove the fixes of what an evaluation has shown by evaluations that are as it was."""
         replays = self._training.replays
-        if not self._training.options.prove or acts_blindly():
+        if acts_blindly():
+            return
+        with self._replaying():
+            from_start = replays.look_from_start(region, step)
+        if not self._training.options.prove:
             return
         self._training.announce(region.report)
-        again = _EvaluationRerunner(made, self._region, step)
         with self._replaying():
-            why = made.again(nullcontext)
+            if from_start is not None:
+                why = from_start.unfaithful_births(region.report, stopped=True)
+                again: Rerunner = from_start
+            else:
+                again, why = _EvaluationRerunner(made, self._region, step), made.again(nullcontext)
             region.prove(again if why is None else NoRerun(why), replays.proof_options())
 
     @contextmanager

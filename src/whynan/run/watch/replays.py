@@ -552,6 +552,39 @@ class Replays:
                 region.take(found, _replayed(found.report, replay_, ()))
                 return
 
+    def look_from_start(self, region: Region, step: int) -> ReplayRerunner | None:
+        """Have a region tell where that was born which was bad before it began, in a program that has been short.
+
+        Gives the way there: all is run again from the program's start, up to where the same elements leave.
+        """
+        from whynan.capture.torch.sinks.gradients import Fault, StepEvidence
+        from whynan.replay.plan import replay_plans
+        from whynan.training.replay import ReplayArrival, compiles, replay
+
+        first = region.report
+        start = self._program_start(self._marks.at_import) or self._program_start(self._marks.at_program)
+        if start is None or not _comes_in(first) or is_one_of_several():
+            return None
+
+        def ask(capture: Capture) -> BaseException | None:
+            return ReplayArrival() if _outputs(first) <= _outputs(looks.preview(capture)) else None
+
+        # the program would go on for as long as it likes
+        watched = CaptureOptions(on_sink=ask, at_once=True)
+        looks = Region(self._options, command=self.command, watched=watched, quiet=True)
+        fault = Fault(None, step, StepEvidence((), (), bad_loss=False))
+        # what is evaluated does not differentiate, as what it began with did
+        way = dataclasses.replace(next(replay_plans([start])), differentiates_as_then=True)
+        eager = compiles()
+        outcome = replay(way, self._guard, fault, lambda: self._looked(looks, fault, way), eager=eager)
+        found = looks.report
+        made = found.findings and all(one.birth not in ("entered", "literal") for one in found.findings)
+        if not outcome.ended or not made or _outputs(found) != _outputs(first):
+            return None
+        why = Note.create("same_elements")
+        region.take(looks, _replayed(found, Replay(kind="loop", faithful=True, typed_why=why), ()))
+        return self._make_rerunner(way, fault, eager=eager, advised=True)
+
     def _bearing(self, fault: Fault, ways: Iterable[Way]) -> Generator[tuple[Way, bool, Region]]:
         """The ways that lead to the bad step over the births of all that was bad, none of which comes in."""
         for way, eager, region, outcome in self._runs(fault, ways):
@@ -754,6 +787,12 @@ class Replays:
 
 def _births(report: Report) -> set[tuple[object, ...]]:
     return {birth_of(finding) for finding in (*report.findings, *report.damaging)}
+
+
+def _outputs(report: Report) -> set[tuple[int, int]]:
+    """How many elements of how many have left bad in what modules gave."""
+    reaches = (reach for finding in report.findings for reach in finding.reaches if reach.kind == "output")
+    return {(reach.bad, reach.total) for reach in reaches}
 
 
 def _comes_in(report: Report) -> bool:
