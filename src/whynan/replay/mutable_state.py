@@ -127,6 +127,10 @@ class ObjectSnapshot:
                 self._look(*self._waiting.popleft())
         self._gradients = Gradients(self.tensors)
 
+    def reached(self) -> list[Any]:
+        """All that was looked at."""
+        return list(self._alive.values())
+
     def restore(self) -> None:
         """Have everything hold what it held, the containers themselves being the same."""
         for undo in self._undo:

@@ -14,21 +14,18 @@ import types
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
-import torch
-
 from whynan.capture.torch.provenance.origins import parts_of
 from whynan.replay.checkpoint import stack
 from whynan.replay.continuation.code import compile_tail
 from whynan.replay.continuation.liveness import GOES_ON, guard_while_loops
-from whynan.replay.snapshot import restore, rng, same_bits
+from whynan.replay.loading_again import is_loaded_the_same, load_again, loadable
+from whynan.replay.snapshot import rng
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from types import FrameType
 
-    from torch import Tensor
-
-    from whynan.capture.torch.interposition.data_loading import BatchOrigin
+    from whynan.capture.torch.interposition.data_loading import BatchOrigin, Fetch
     from whynan.replay.carried_state import Slot
     from whynan.replay.checkpoint import FrameCheckpoint, Mark
     from whynan.replay.snapshot import Rng, ScalerState
@@ -119,8 +116,13 @@ class TailPlan:
     differentiates_as_then: bool = False
     carried: Mark | None = None
     """A later mark, at which what moves from step to step is taken."""
-    loads_again: bool = False
+    loaded: tuple[tuple[Any, Fetch], ...] = ()
+    """The batches that are made again by their datasets."""
     kind: Literal["loop"] = "loop"
+
+    @property
+    def loads_again(self) -> bool:
+        return bool(self.loaded)
 
     @property
     def where(self) -> str:
@@ -166,17 +168,14 @@ class TailPlan:
     def build_callable(self, is_over: Callable[[], bool]) -> Callable[[], object]:
         return _build_tail(self, is_over)
 
-    def loading_again(self) -> TailPlan | None:
-        """The same, its batches made again by their datasets; None where none of those that can be is bad."""
-        bad = any(came.again is not None and _holds_bad(batch) for batch, came in self.batches)
-        return dataclasses.replace(self, loads_again=True) if bad else None
+    def loading_again(self, *, workers: bool) -> TailPlan | None:
+        """The same, its bad batches made again, of `workers` too; None where that cannot be, or none is bad."""
+        found = loadable(self.batches, workers=workers)
+        return dataclasses.replace(self, loaded=tuple(found)) if found else None
 
     def has_loaded_the_same(self) -> bool:
-        """Whether its batches that are bad have the same numbers, bit for bit, where they were made again."""
-        made = [(batch, came.again) for batch, came in self.batches if self.loads_again and came.again is not None]
-        bad = [(batch, again) for batch, again in made if _holds_bad(batch)]
-        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-            return all(same_bits(_tensors_in(batch), _tensors_in(again.batch)) for batch, again in bad)
+        """Whether what was made again has the same numbers, bit for bit."""
+        return is_loaded_the_same(self.loaded)
 
 
 @dataclass(frozen=True)
@@ -213,16 +212,6 @@ class CallPlan:
     def build_callable(self, is_over: Callable[[], bool]) -> Callable[[], object]:
         del is_over
         return functools.partial(self.function, *self.args, **self.kwargs)
-
-
-def _tensors_in(batch: Any) -> list[Tensor]:
-    return [part for _, part in parts_of(batch, "") if isinstance(part, torch.Tensor)]
-
-
-def _holds_bad(batch: Any) -> bool:
-    """Whether a batch holds a NaN or an Inf."""
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-        return any(not bool(torch.isfinite(tensor).all()) for tensor in _tensors_in(batch))
 
 
 def replay_plans(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterator[TailPlan]:
@@ -322,21 +311,20 @@ def _items(way: TailPlan, k: int) -> Iterator[Any]:
 def _load_again(way: TailPlan, rows: list[Any]) -> Iterator[Any]:
     """The items of a loop over a loader, their batches made again as the loop comes to them."""
     for number, row in enumerate(rows):
-        known = rng()
-        rows[number] = _with_batch_again(row, way.batches)
-        restore(known)
+        rows[number] = _with_batch_again(row, way.loaded)
         yield rows[number]
 
 
-def _with_batch_again(row: Any, batches: list[tuple[Any, BatchOrigin]]) -> Any:
+def _with_batch_again(row: Any, loaded: Sequence[tuple[Any, Fetch]]) -> Any:
     """An item that is a batch, or holds one beside its number, with that batch made again by its dataset."""
     parts = [part for _, part in parts_of(row, "")]
-    for batch, came in batches:
+    for batch, fetch in loaded:
         known = [part for _, part in parts_of(batch, "")]
-        if came.again is None or len(parts) != len(known) or not all(map(operator.is_, parts, known)):
+        if len(parts) != len(known) or not all(map(operator.is_, parts, known)):
             continue
         is_numbered = type(row) is tuple and len(row) == 2 and type(row[0]) is int
-        return (row[0], came.again.fetch()) if is_numbered else came.again.fetch()
+        again = load_again(fetch)
+        return (row[0], again) if is_numbered else again
     return row
 
 

@@ -69,6 +69,7 @@ _CALLS: Final = (
     ("waits for another thread", "threading", "Thread.join Condition.wait"),
     ("ends the process", "os", "_exit abort"),
     ("reads from a descriptor", "os", "read"),
+    ("writes to a descriptor", "os", "write writev pwrite pwritev sendfile"),
     ("sends a signal to itself", "signal", "raise_signal"),
     ("sets a timer or what a signal does", "signal", "alarm setitimer signal set_wakeup_fd siginterrupt"),
     # these open files below Python

@@ -140,6 +140,17 @@ def test_an_array_of_a_file_is_named_when_it_becomes_a_tensor(tmp_path: Path) ->
     assert data.site.code == "torch.from_numpy(rows)"
 
 
+def test_an_archive_of_arrays_may_be_opened(tmp_path: Path) -> None:
+    """It holds an object that has not even a class for who asks."""
+    path = tmp_path / "x.npz"
+    np.savez(path, x=np.array([1.0, NAN]))
+
+    def program() -> None:
+        (torch.from_numpy(np.load(path)["x"]) * 2).tolist()
+
+    assert data_of(program).kind == "numpy"
+
+
 @pytest.mark.parametrize("to", [torch.from_numpy, torch.as_tensor, torch.asarray], ids=lambda to: to.__name__)
 def test_a_part_of_an_array_of_a_file_is_of_the_file(to: Callable[[Any], Tensor], tmp_path: Path) -> None:
     path = tmp_path / "x.npy"

@@ -24,8 +24,9 @@ import whynan
 
 class Clips(Dataset):
     def __init__(self):
+        HELD
         self.clips = np.random.default_rng(0).normal(size=(16, 6)).astype(np.float32)
-        self.clips[SILENT] = 0.25
+        self.clips[9] = 0.25
 
     def __len__(self):
         return 16
@@ -38,7 +39,7 @@ def train(workers):
     torch.manual_seed(0)
     net = torch.nn.Linear(6, 1)
     optimizer = torch.optim.SGD(net.parameters(), 0.1)
-    with whynan.watch(net, optimizer, quiet=True) as watch:
+    with whynan.watch(net, optimizer, quiet=True, on_nonfinite=GOES) as watch:
         for x, y in DataLoader(Clips(), batch_size=4, num_workers=workers):
             loss = (net(x).squeeze(1) - y).square().mean()
             if "READ":
@@ -53,10 +54,16 @@ BORN = "(clip - clip.mean()) / clip.std()"
 
 
 def trained(
-    loaded: Callable[[str], ModuleType], *, workers: int, silent: int = 9, made: str = TORCH, read: str = ""
+    loaded: Callable[[str], ModuleType],
+    *,
+    workers: int,
+    made: str = TORCH,
+    read: str = "",
+    held: str = "",
+    goes: str | None = None,
 ) -> Report:
-    """The report of a training whose batch with a constant sample is the third, or the first."""
-    text = PROGRAM.replace("SILENT", str(silent)).replace("MADE", made).replace("READ", read)
+    """The report of a training whose third batch has a constant sample."""
+    text = PROGRAM.replace("MADE", made).replace("READ", read).replace("HELD", held).replace("GOES", repr(goes))
     return loaded(text).train(workers)
 
 
@@ -112,3 +119,21 @@ def test_a_dataset_that_fails_when_it_is_asked_again_leaves_the_report(loaded: C
     finding = only(trained(loaded, workers=0, made=once))
     assert (finding.rule, finding.step) == ("WN001", 3)
     assert "It was there when it was first read." in finding.explanation
+
+
+@pytest.mark.parametrize(
+    ("workers", "made", "held", "goes"),
+    [
+        (0, TORCH, "self.seen = __import__('multiprocessing').Value('i', 0)", None),
+        (2, TORCH, "self.file = __import__('mmap').mmap(-1, 8)", None),
+        (2, TORCH, "", "continue"),
+        (0, "self.large.__setitem__(0, 1.0) or " + TORCH, "self.large = np.zeros(1 << 18)", None),
+        (0, "__import__('os').write(OUT, b'') * 0 or " + TORCH, "global OUT; OUT = 1", None),
+    ],
+    ids=["a value of several processes", "mapped memory", "a run that goes on", "a large array", "a descriptor"],
+)
+def test_what_could_be_left_behind_is_not_loaded_again(
+    workers: int, made: str, held: str, goes: str | None, loaded: Callable[[str], ModuleType]
+) -> None:
+    finding = trained(loaded, workers=workers, made=made, held=held, goes=goes).findings[0]
+    assert (finding.rule, finding.step) == ("WN001", 3)

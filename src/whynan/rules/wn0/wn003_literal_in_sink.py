@@ -74,7 +74,8 @@ def match(finding: Finding) -> Explanation | None:
     through = f" through {operator_text(finding)}" if base(finding) else ""
     if not known and origin_kind(finding) == "outside_support":
         return Explanation(f"{arrives}{through}", _SUPPORT, GENERAL)
-    if not known and origin_kind(finding) == "entered":
+    held = finding.origin is not None and finding.origin.values.get("sort") in ("buffer", "parameter")
+    if not known and held:
         return Explanation(f"{arrives}{through}", _HELD, GENERAL)
     return Explanation(
         f"{arrives}{through}",

@@ -407,6 +407,8 @@ class Replays:
         self._refused: tuple[ReplayPlan, bool] | None = None
         """The first way on which it has not."""
         self._options = options
+        self._ends = options.on_nonfinite not in ("continue", "skip")
+        """Whether the program ends with its first bad step: what runs here that ran in a worker has no effect then."""
         self.command = command
         self._guard = guard
         self._marks = marks
@@ -534,7 +536,7 @@ class Replays:
         """A way in which all is born as a loader's dataset makes its batches once more, bit for bit."""
         from whynan.replay.plan import TailPlan
 
-        again = way.loading_again() if isinstance(way, TailPlan) else None
+        again = way.loading_again(workers=self._ends) if isinstance(way, TailPlan) else None
         ways = [] if again is None else [again]
         return next((found for found in self._bearing(fault, ways) if found[0].has_loaded_the_same()), None)
 
@@ -545,7 +547,7 @@ class Replays:
         data = [finding.data for finding in region.report.findings[:1]]
         if is_one_of_several() or all(one is None or one.worker is None for one in data):
             return
-        ways = [way.loading_again() or way for way in replay_plans(self._marks.kept())]
+        ways = [way.loading_again(workers=self._ends) or way for way in replay_plans(self._marks.kept())]
         for way, eager, found in self._bearing(fault, ways):
             if way.has_loaded_the_same():
                 replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
@@ -664,7 +666,7 @@ class Replays:
         marks = self._marks.at_import if from_start else None, self._marks.at_program
         beginning = [start for mark in marks if (start := self._program_start(mark)) is not None]
         kept = _shortest(list(replay_plans(self._marks.kept())))
-        loading = [again for way in kept if from_start and (again := way.loading_again()) is not None]
+        loading = [again for way in kept if from_start and (again := way.loading_again(workers=self._ends)) is not None]
         ways = [*loading, *kept, *replay_plans(beginning)]
         for way in sorted(ways, key=lambda way: from_start and not way.is_whole):
             if behind is not None and not way.is_whole:

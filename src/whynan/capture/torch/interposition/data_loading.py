@@ -68,6 +68,11 @@ class Fetch:
         is_map = getattr(iterator, "_dataset_kind", None) == dataloader._DatasetKind.Map
         return cls(iterator, index, origin) if known and is_map and index is not None else None
 
+    @property
+    def roots(self) -> tuple[Any, ...]:
+        """What leads to all that makes a batch: the dataset, and what collates."""
+        return self._of[0], self._of[2]
+
     def fetch(self) -> Any:
         """The batch, made again; raises what the dataset raises."""
         fetcher: Any = dataloader._DatasetKind.create_fetcher(dataloader._DatasetKind.Map, *self._of)

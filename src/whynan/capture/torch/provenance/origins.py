@@ -86,7 +86,7 @@ def _inside(value: Any, most: int) -> list[tuple[str, Any, Any]]:
     if isinstance(value, dict):
         return [(*_key(k), v) for k, v in list(itertools.islice(dict.items(value), most))]
     held = _attributes(value)
-    if isinstance(value, UserDict):
+    if issubclass(type(value), UserDict):
         data = held.get("data")
         return _inside(data, most) if isinstance(data, dict) else []
     if isinstance(value, torch.nn.Module):
