@@ -203,6 +203,8 @@ def fresh_samples(
         models.append((turn if not dtypes else _DTYPES.index(dtype) if dtype in _DTYPES else 9, shapes))
     for nature, kinds in (("own", _OWN), ("extreme", _EXTREME)):
         for key, shapes in models:
+            if nature == "own" and shapes:
+                yield from _with_empty_rows(replace(shapes[0], nature=nature), limits, (seed, 47, key))
             for number, (title, make) in enumerate(kinds):
                 if not shapes:
                     continue
@@ -278,6 +280,24 @@ def _drawn(model: Sample, title: str, make: Any, limits: Mapping[str, Domain], d
             values = make(_SampleSpec(draw, shape, dtype_name(tensor), domain))
             fresh[name] = _clip_to_dtype(domain.within(values, dtype_name(tensor)), tensor)
     return replace(model, title=title, arguments=with_tensors(model.arguments, fresh), cotangent=None)
+
+
+def _with_empty_rows(model: Sample, limits: Mapping[str, Domain], seed: Sequence[int]) -> Iterator[Sample]:
+    """A sample whose masks leave out all of the first row, and one whose masks leave out all of the first column."""
+    drawn = _drawn(model, "with an empty row of a mask", _ordinary, limits, np.random.default_rng(seed))
+    tensors = tensors_in(drawn.arguments)
+    masks = {
+        name: tensor
+        for name, tensor in tensors.items()
+        if len(tensor.shape) > 1 and (dtype_name(tensor) == "bool" or (name in limits and limits[name].binary))
+    }
+    for index in ((..., 0, slice(None)), (..., 0)) if masks else ():
+        emptied = dict(tensors)
+        for name, tensor in masks.items():
+            values = array_of(tensor).copy()
+            values[index] = 0
+            emptied[name] = tensor_of(values, tensor)
+        yield replace(drawn, arguments=with_tensors(drawn.arguments, emptied))
 
 
 def _clip_to_dtype(values: Any, like: Any) -> Any:
