@@ -37,6 +37,8 @@ class LogSpace:
     """Whether an exponential and its logarithm have met."""
     divides: bool = False
     """Whether the terms of a sum are divided where the sum is divided by."""
+    floors: bool = False
+    """Whether the logarithm of what has no exponential, as a mask, ends at the least number: no row of it is -Inf."""
     guards: tuple[str, ...] = ()
     """The selections that the term is a branch of: what is written around what may be out of a logarithm's domain."""
     bare: int = 0
@@ -247,7 +249,9 @@ class LogSpace:
         """The logarithm of what has no exponential in it."""
         if term.name == "number":
             return repr(math.log(term.value)) if term.value > 0 else "-inf"
-        return f"log({self._guarded(self._variable(term))})"
+        name = self._variable(term)
+        log = f"log({self._guarded(name)})"
+        return f"clamp({log}, min=finfo({name}).min)" if self.floors else log
 
     def _variable(self, value: Term | Missing) -> str:
         known = [(n, v) for n, v in self.match.variables.items() if isinstance(v, Term) and v.key is not None]
@@ -276,15 +280,16 @@ def moved_operand(place: Place, node: object) -> ast.expr | None:
 def logarithms(reader: Reader, term: Term) -> list[tuple[str, Match]]:
     """The formulas in log space of a term that is a logarithm, each with what it takes in; none if nothing is gained.
 
-    The second divides the terms of a sum, where that is another one: its operands have to be of as many dimensions.
+    The second divides the terms of a sum, where that is another one: its operands have to be of as many dimensions. The
+    third has a least number in place of the logarithm of a 0, of which a row may have nothing else.
     """
     scale, parts = coefficient(term)
     if len(parts) != 1 or parts[0].name != "log":
         return []
     made: dict[str, Match] = {}
-    for divides in (False, True):
+    for divides, floors in ((False, False), (True, False), (False, True)):
         match = Match(nodes=term.own | parts[0].own, factors=() if scale == 1 else (number(scale),))
-        found = LogSpace(reader, match, divides=divides)
+        found = LogSpace(reader, match, divides=divides, floors=floors)
         formula = found.log(parts[0].operands[0])
         if formula is not None and found.gains:
             made.setdefault(formula, found.match)
