@@ -576,3 +576,24 @@ def test_a_wrong_gradient_beyond_all_digits_of_the_value_is_found(factor: float)
 
     assert judged(1.0).status == "verified"
     assert judged(factor).why.startswith("the gradient of x is ")
+
+
+def _of_similar(x: Any, mask: Any) -> Any:
+    return torch.log(1 + (torch.exp(x) * mask).sum(1))
+
+
+@pytest.mark.parametrize(
+    ("floor", "status"),
+    [(lambda log: log, "rejected"), (lambda log: log.clamp(min=torch.finfo(log.dtype).min), "verified")],
+    ids=["a row of -Inf", "the least number"],
+)
+def test_a_mask_that_leaves_out_a_row_may_be_new(floor: Callable[[Any], Any], status: str) -> None:
+    """In the run each row of the mask had something; the logarithm of a sum of nothing has no derivative."""
+
+    def mended(x: Any, mask: Any) -> Any:
+        return F.softplus(torch.logsumexp(x + floor(torch.log(mask)), 1))
+
+    x = 3 * drawn(4, 4)
+    x[0, 1] = 100.0
+    mask = 1 - torch.eye(4)
+    assert judge(_of_similar, mended, [{"x": x.requires_grad_(), "mask": mask}], kind="reformulation").status == status

@@ -98,3 +98,13 @@ def test_the_same_seed_draws_the_same_and_moves_no_state_of_the_program() -> Non
     assert np.array_equal(values(one), values(other))
     assert torch.equal(state, torch.get_rng_state())
     assert numpy == np.random.get_state()[1].tolist()
+
+
+def test_a_mask_leaves_out_a_row_or_a_column_of_some() -> None:
+    mask = 1 - torch.eye(8)
+    found = [s for s in fresh({"x": torch.randn(8, 8), "mask": mask}) if s.title == "with an empty row of a mask"]
+    masks = [array_of(s.arguments["mask"]) for s in found if s.dtype == "float32"]
+    assert len(masks) == 2
+    assert not masks[0][0].any()
+    assert not masks[1][:, 0].any()
+    assert not [s for s in fresh({"x": torch.randn(8, 8)}) if s.title == "with an empty row of a mask"]
