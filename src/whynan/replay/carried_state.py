@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from whynan.capture.torch.shadow_memory import owns_elements
 from whynan.replay.open_files import go_to, is_read, position
 from whynan.replay.snapshot import same_bits
 from whynan.source.ownership import Owner, owner_of
@@ -98,7 +99,7 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
             continue
         known.add(id(value))
         if isinstance(value, Tensor):
-            if not value.requires_grad and value.is_leaf and not value.is_inference():
+            if not value.requires_grad and owns_elements(value) and value.is_leaf and not value.is_inference():
                 yield (id(value), None), value, value._version, _of_tensor(value)
         elif is_read(value):
             yield (id(value), None), value, _ALWAYS, _of_file(value)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from whynan.capture.torch.provenance.origins import parts_of
-from whynan.replay.mutable_state import ObjectSnapshot
+from whynan.replay.mutable_state import ARRAY_BYTES, ObjectSnapshot
 from whynan.replay.snapshot import restore, rng, same_bits
 
 if TYPE_CHECKING:
@@ -37,12 +37,13 @@ def loadable(batches: Batches, *, workers: bool) -> list[tuple[Any, Fetch]]:
 
 
 def load_again(fetch: Fetch) -> Any:
-    """A batch made again; the generators of random numbers stay where they are, and large arrays as they are."""
-    known = rng()
-    with _unwritten(ObjectSnapshot(fetch.roots).large):
+    """A batch made again; what the dataset holds, and the generators of random numbers, stay as they are."""
+    known, held = rng(), ObjectSnapshot(fetch.roots)
+    with _unwritten([value for value in held.reached() if isinstance(value, np.ndarray) and _is_left(value)]):
         try:
             return fetch.fetch()
         finally:
+            held.restore()
             restore(known)
 
 
@@ -71,9 +72,14 @@ def _is_shared(roots: tuple[Any, ...]) -> bool:
     )
 
 
+def _is_left(array: Any) -> bool:
+    """Whether an array is not put back: a large one, one of objects, or of a class of its own."""
+    return array.nbytes > ARRAY_BYTES or array.dtype.hasobject or type(array) is not np.ndarray
+
+
 @contextmanager
 def _unwritten(arrays: list[Any]) -> Generator[None]:
-    """Have NumPy refuse to write into some arrays, which are too large to be put back."""
+    """Have NumPy refuse to write into some arrays."""
     kept = [array for array in arrays if array.flags.writeable]
     for array in kept:
         array.flags.writeable = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import functools
 import gc
 import io
@@ -18,7 +19,9 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
+from whynan.capture.torch.shadow_memory import is_wrapped
 from whynan.replay.class_lookup import (
     UNBOUND,
     frame_name,
@@ -145,6 +148,9 @@ class ObjectSnapshot:
 
     def _add(self, value: Any, depth: int) -> None:
         kind = type(value)
+        if value is vars(builtins):
+            # it is in the names of each module
+            return
         if id(kind) in _PLAIN or id(value) in self._alive or (depth > self._depth and not is_a(kind, _ANYWHERE)):
             return
         if len(self._alive) >= self._limit:
@@ -156,7 +162,8 @@ class ObjectSnapshot:
     def _look(self, value: Any, depth: int) -> None:
         kind = type(value)
         if is_a(kind, torch.Tensor):
-            if kind is torch.Tensor or is_a(kind, torch.nn.Parameter):
+            is_known = kind is torch.Tensor or is_a(kind, torch.nn.Parameter)
+            if is_known and not is_wrapped(value) and not is_lazy(value):
                 self.tensors.append(value)
             return
         if is_a(kind, _OPAQUE) or str(module_of(kind)).partition(".")[0] == "whynan":

@@ -11,7 +11,7 @@ import torch
 from whynan.capture.provenance.dependence import broadcast_index
 from whynan.capture.torch.event_log import entry_of_lists
 from whynan.capture.torch.provenance import interventions
-from whynan.capture.torch.shadow_memory import FLOATS, PLAIN, bad_mask
+from whynan.capture.torch.shadow_memory import FLOATS, PLAIN, bad_mask, is_wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -81,7 +81,7 @@ def detach_plain(tensor: Tensor) -> Tensor:
     """A tensor apart from its graph; raises ``UnkeptError`` for one that has no plain elements of its own."""
     if type(tensor) not in PLAIN or tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
         raise UnkeptError("one of its tensors is sparse, nested, quantized, or of a class of its own")
-    if tensor.is_meta or torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # pyright: ignore[reportAttributeAccessIssue]
+    if tensor.is_meta or is_wrapped(tensor):
         raise UnkeptError("one of its tensors has no memory of its own")
     return tensor.detach()
 

@@ -189,6 +189,17 @@ def is_strided(tensor: Tensor) -> bool:
     return plain and not tensor.is_quantized and tensor.device.type != "meta"
 
 
+def is_wrapped(tensor: Tensor) -> bool:
+    """Whether a tensor is one of `torch.func`'s, which has no value of its own and ends with its transform."""
+    functorch: Any = getattr(torch._C, "_functorch")  # noqa: B009 - torch's stubs do not know it
+    return functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def owns_elements(tensor: Tensor) -> bool:
+    """Whether the elements of a tensor, of whichever dtype, can be copied and written as they lie in its memory."""
+    return not is_wrapped(tensor) and is_plain(tensor) and is_strided(tensor) and not is_freed(tensor)
+
+
 def is_freed(tensor: Tensor) -> bool:
     """Whether the memory of a tensor was given back while the tensor is kept, as FSDP does with gathered parameters."""
     try:

@@ -79,8 +79,8 @@ def match(finding: Finding) -> Explanation | None:
         return Explanation(f"{arrives}{through}", _HELD, GENERAL)
     return Explanation(
         f"{arrives}{through}",
-        "The value was not computed but handed in or written on purpose, and then selected or reduced where it should "
-        "have been left out.",
+        f"The value {'came in from there' if known else 'was not computed but handed in or written on purpose'}, and was "
+        "then selected or reduced where it should have been left out.",
         GENERAL,
     )
 

@@ -500,8 +500,7 @@ class Replays:
             elif not region.report.findings:
                 why = "nothing bad was born in it"
             else:
-                entered = any(finding.birth == "entered" for finding in region.report.findings)
-                if (entered or outcome.began_bad) and not way.is_whole:
+                if (_begins_before(region.report) or outcome.began_bad) and not way.is_whole:
                     made_before = self._born_before(fault) or self._born_as_loaded(fault, way)
                     way, eager, region = made_before or (way, eager, region)
                 knows = way.is_whole or way.loads_again
@@ -580,7 +579,7 @@ class Replays:
         eager = compiles()
         outcome = replay(way, self._guard, fault, lambda: self._looked(looks, fault, way), eager=eager)
         found = looks.report
-        made = found.findings and all(one.birth not in ("entered", "literal") for one in found.findings)
+        made = found.findings and not _begins_before(found, literals=True)
         if not outcome.ended or not made or _outputs(found) != _outputs(first):
             return None
         why = Note.create("same_elements")
@@ -590,9 +589,8 @@ class Replays:
     def _bearing(self, fault: Fault, ways: Iterable[Way]) -> Generator[tuple[Way, bool, Region]]:
         """The ways that lead to the bad step over the births of all that was bad, none of which comes in."""
         for way, eager, region, outcome in self._runs(fault, ways):
-            found = region.report.findings
-            made = all(one.birth not in ("entered", "literal") for one in found)
-            if found and made and _is_faithful(way, outcome, fault):
+            made = bool(region.report.findings) and not _begins_before(region.report, literals=True)
+            if made and _is_faithful(way, outcome, fault):
                 yield way, eager, region
 
     def explain_doubt(self, fault: Fault) -> Report | None:
@@ -789,6 +787,14 @@ class Replays:
 
 def _births(report: Report) -> set[tuple[object, ...]]:
     return {birth_of(finding) for finding in (*report.findings, *report.damaging)}
+
+
+def _begins_before(report: Report, *, literals: bool = False) -> bool:
+    """Whether something bad was there already where what a report is of began; `literals`: or was written."""
+    births = ("entered", "literal") if literals else ("entered",)
+    first = (next((link for link in one.chain if link.role == "cause"), None) for one in report.findings)
+    held = any(link is not None and link.typed_summary.kind == "holds" for link in first)
+    return held or any(one.birth in births for one in report.findings)
 
 
 def _outputs(report: Report) -> set[tuple[int, int]]:

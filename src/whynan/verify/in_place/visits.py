@@ -433,12 +433,13 @@ def _is_plain_tensor(value: Any) -> bool:
     """Whether a value is a dense tensor of torch's own, with values: no subclass, none of a transformation's."""
     import torch
 
+    from whynan.capture.torch.shadow_memory import is_wrapped
+
     if type(value) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
         return False
     if value.layout is not torch.strided or value.is_meta or value.is_quantized or value.is_nested:
         return False
-    functorch: Any = getattr(torch._C, "_functorch")  # noqa: B009 (torch's stubs do not know it)
-    return not functorch.is_functorch_wrapped_tensor(value)
+    return not is_wrapped(value)
 
 
 def _size() -> type:

@@ -11,7 +11,7 @@ import torch
 
 from whynan.capture.torch.names import Identities
 from whynan.capture.torch.provenance.interventions import dense, stored_values
-from whynan.capture.torch.shadow_memory import is_strided, local
+from whynan.capture.torch.shadow_memory import is_strided, is_wrapped, local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -154,7 +154,7 @@ class Losses:
     def record_backward(self, roots: Iterable[Any], gradients: Sequence[Any] = ()) -> None:
         """A backward begins, with a gradient given for each root."""
         for root, gradient in itertools.zip_longest(roots, gradients):
-            if isinstance(root, torch.Tensor) and root.is_floating_point() and not _is_wrapped(root):
+            if isinstance(root, torch.Tensor) and root.is_floating_point() and not is_wrapped(root):
                 if (number := _number_of(root)) is None:
                     continue
                 differentiated = differentiated_in(root, gradient)
@@ -184,7 +184,7 @@ def differentiated_in(root: Tensor, gradient: Any) -> Tensor | None:
 
     So a program goes on from the gradients of a remote part, of a checkpoint, of a cache.
     """
-    if not isinstance(gradient, torch.Tensor) or _is_wrapped(root) or _is_wrapped(gradient):
+    if not isinstance(gradient, torch.Tensor) or is_wrapped(root) or is_wrapped(gradient):
         return None
     here, given = local(root), local(gradient)
     if here is None or given is None or not (is_strided(here) and is_strided(given)):
@@ -199,11 +199,6 @@ def _number_of(loss: Tensor) -> Tensor | None:
     """A loss without its graph, as far as it can be read; a copy where the program may overwrite it."""
     here = local(loss)
     return here if here is None else here.detach() if here.numel() > 1 else here.detach().clone()
-
-
-def _is_wrapped(tensor: Tensor) -> bool:
-    """Whether a tensor is one of `torch.func`'s, which has no value of its own and ends with its transform."""
-    return torch._C._functorch.is_functorch_wrapped_tensor(tensor)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _is_good(tensor: Tensor, *, scaled: bool) -> bool:

@@ -20,7 +20,7 @@ from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
 
 from whynan.capture.torch.interposition.wrappers import DOORS, call_fenced, make_picklable, strip_own_frames
 from whynan.capture.torch.names import tensors_of
-from whynan.capture.torch.shadow_memory import is_readable
+from whynan.capture.torch.shadow_memory import is_readable, is_wrapped
 from whynan.records import Site
 from whynan.source.decisions import Decision, decision
 from whynan.source.ownership import Owner, owner_of
@@ -269,7 +269,7 @@ def _bad_scalar(tensor: Tensor, out: Any) -> bytes | None:
 
 
 def _bad_array(tensor: Tensor, _out: Any) -> bytes | None:
-    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):  # pyright: ignore[reportAttributeAccessIssue]
+    if is_wrapped(tensor):
         # of a transform (vmap) that an exception has left
         return None
     if not is_readable(tensor) or not 0 < tensor.numel() <= _MOST_ELEMENTS:
