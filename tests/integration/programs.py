@@ -216,6 +216,7 @@ TRAINING = [
     Program("asynchronous.py"),
     Program("sequences.py"),
     Program("averaged.py"),
+    Program("read_losses.py"),
     Program("own_functions.py", 1, sample=True),
     Program("kinds.py"),
     Program("drawn.py", sample=True),

@@ -69,7 +69,6 @@ _CALLS: Final = (
     ("waits for another thread", "threading", "Thread.join Condition.wait"),
     ("ends the process", "os", "_exit abort"),
     ("reads from a descriptor", "os", "read"),
-    ("writes to a descriptor", "os", "write writev pwrite pwritev sendfile"),
     ("sends a signal to itself", "signal", "raise_signal"),
     ("sets a timer or what a signal does", "signal", "alarm setitimer signal set_wakeup_fd siginterrupt"),
     # these open files below Python
@@ -262,6 +261,9 @@ def block_side_effects(roots: Iterable[Any] = ()) -> Generator[Refusals]:
         if "torch" in sys.modules:
             owner = sys.modules["torch"]
             entered.enter_context(replaced(owner, "save", _save_in_memory(held, vars(owner)["save"])))
+        for name in ("write", "writev", "pwrite"):
+            if hasattr(os, name):
+                entered.enter_context(replaced(os, name, _discarding(held, getattr(os, name), null.fileno())))
         entered.enter_context(profiled(profile))
         _current = held
         try:
@@ -325,6 +327,18 @@ def _save_in_memory(held: Refusals, real: Any) -> Any:
         return None if is_path and get_ident() == held.thread else real(obj, f, *args, **kwargs)
 
     return save
+
+
+def _discarding(held: Refusals, real: Any, nowhere: int) -> Any:
+    """What writes to a descriptor that leads nowhere by now, as that of a file which is known, and to no other."""
+    known = os.fstat(nowhere).st_rdev
+
+    def write(descriptor: Any, *args: Any, **kwargs: Any) -> Any:
+        if get_ident() == held.thread and os.fstat(descriptor).st_rdev != known:
+            held.refuse("writes to a descriptor")
+        return real(descriptor, *args, **kwargs)
+
+    return write
 
 
 def _nothing(held: Refusals, real: Any) -> Any:

@@ -128,7 +128,12 @@ def test_a_dataset_that_fails_when_it_is_asked_again_leaves_the_report(loaded: C
         (2, TORCH, "self.file = __import__('mmap').mmap(-1, 8)", None),
         (2, TORCH, "", "continue"),
         (0, "self.large.__setitem__(0, 1.0) or " + TORCH, "self.large = np.zeros(1 << 18)", None),
-        (0, "__import__('os').write(OUT, b'') * 0 or " + TORCH, "global OUT; OUT = 1", None),
+        (
+            0,
+            "__import__('os').write(OUT, b'') * 0 or " + TORCH,
+            "global OUT; OUT = __import__('os').memfd_create('x')",
+            None,
+        ),
     ],
     ids=["a value of several processes", "mapped memory", "a run that goes on", "a large array", "a descriptor"],
 )

@@ -90,7 +90,9 @@ class _Heard:
 
     def __init__(self) -> None:
         self._around = warnings.catch_warnings(record=True)
-        self.given = self._around.__enter__() or []
+        given = self._around.__enter__()
+        # the list is empty yet
+        self.given = [] if given is None else given
         warnings.simplefilter("always")
 
     def warn(self) -> Exception | None:
