@@ -375,7 +375,8 @@ def _finding(
 ) -> None:
     """One finding; of one at the expression of an earlier one (`like`, and which) only what is different."""
     raised = report.run.exception is not None
-    page.heading(wording.headline(finding, raised=raised), right, _SEVERITY[finding.severity])
+    bad_at = wording.bad_step(finding, report.run.history)
+    page.heading(wording.headline(finding, raised=raised, bad_at=bad_at), right, _SEVERITY[finding.severity])
     page.blank()
     _add_birth(page, finding, line_of, "" if like is None else like[1])
     lost = finding.birth is None and finding.element.value is None

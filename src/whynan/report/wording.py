@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Transfer,
     )
     from whynan.records.base import Number
+    from whynan.records.report import Step
 
 # -- Values, types, indices and counts as the terminal report writes them ----------------------------------------------
 
@@ -125,8 +126,20 @@ _PHASES: Final = {
 }
 
 
-def headline(finding: Finding, *, raised: bool) -> str:
-    """What is bad, where, and at which step: ``NaN in the loss at step 3``; `raised`: by an exception the run ended."""
+def bad_step(finding: Finding, history: Sequence[Step]) -> int | None:
+    """The step whose loss or gradients are bad, where what made them so was born in an earlier one; else None."""
+    last = history[-1] if history else None
+    if last is None or finding.step is None or last.step <= finding.step:
+        return None
+    is_bad = any(number is not None and not math.isfinite(float(number)) for number in (last.loss, last.norm))
+    return last.step if is_bad and any(reach.kind in ("loss", "gradient") for reach in finding.reaches) else None
+
+
+def headline(finding: Finding, *, raised: bool, bad_at: int | None = None) -> str:
+    """What is bad, where, and at which step: ``NaN in the loss at step 3``; `raised`: by an exception the run ended.
+
+    `bad_at`: that step, where it is a later one than that of the birth.
+    """
     word = bad_word(finding.element.value)
     if finding.damage is not None:
         what = damaged(finding.damage)
@@ -139,6 +152,8 @@ def headline(finding: Finding, *, raised: bool) -> str:
     else:
         what = f"{_reached_word(finding, word)} in {_first_place(finding, raised=raised)}"
     step = "" if finding.step is None else f" at step {finding.step}"
+    if bad_at is not None:
+        return f"{what} at step {bad_at}, born in step {finding.step}"
     micro = f", backward {finding.micro}" if step and finding.micro is not None and finding.micro > 1 else ""
     rank = "" if finding.rank is None else f" on {ranks_text(finding.ranks or (finding.rank,))}"
     warning = "warning: " if finding.severity == "warning" else ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
@@ -18,7 +20,8 @@ from tests.unit.report.programs import (
     step,
     value,
 )
-from whynan.records import Member, Note, Phase, Site
+from whynan.records import Member, Note, Phase, SinkKind, Site
+from whynan.records.report import Step
 from whynan.report import wording
 from whynan.report.terminal import render
 
@@ -186,3 +189,21 @@ def test_other_births_of_a_cause_are_one_short_line(also: tuple[Member, ...], sa
     shown = render(report(found), width=100, source=line_of)
     assert (f"also     {said}" in shown) is bool(said)
     assert ("also  " in shown) is bool(said)
+
+
+@pytest.mark.parametrize(
+    ("losses", "kind", "said"),
+    [
+        ((0.5, 0.4, math.nan), "loss", "NaN in the loss at step 5, born in step 3"),
+        ((0.5, 0.4, 0.3), "loss", "NaN in the loss at step 3"),
+        ((0.5, 0.4, math.nan), "output", "NaN in the output at step 3"),
+        ((), "loss", "NaN in the loss at step 3"),
+    ],
+    ids=["a later step is bad", "no step is bad", "of no loss", "no history"],
+)
+def test_a_birth_of_an_earlier_step_is_told_apart_from_the_bad_one(
+    losses: tuple[float, ...], kind: SinkKind, said: str
+) -> None:
+    found = finding(reaches=(reach(kind),))
+    history = [Step(step=number, loss=loss) for number, loss in enumerate(losses, 3)]
+    assert wording.headline(found, raised=False, bad_at=wording.bad_step(found, history)) == said

@@ -292,7 +292,7 @@ class Training:
         def explained(report: Report) -> None:
             self._unproved = report, fault
             if not ahead:
-                self.announce(report)
+                self.announce(self._with_history(report, fault))
 
         with self.suspicion():
             found = self.replays.explain_fault(fault, explained)
