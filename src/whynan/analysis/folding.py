@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import math
+import re
 from typing import TYPE_CHECKING, Final
 
 from whynan.analysis.chains import sink_links
@@ -168,7 +169,9 @@ def _is_derivative_of_literal(one: Finding, other: Finding) -> bool:
 def _has_spoilt(one: Finding, other: Finding) -> bool:
     """Whether a birth has spoilt the buffer or weight that is bad where a later step begins."""
     entry = next((link.typed_summary for link in other.chain if link.role == "birth"), None)
-    if entry is None or entry.kind != "entered" or one.step is None or other.step is None or one.step > other.step:
+    if entry is None or entry.kind != "entered" or one.step is None or other.step is None:
+        return False
+    if not 0 <= other.step - one.step <= 1:
         return False
     spoilt = {reach.name for reach in one.reaches if reach.kind in ("buffer", "parameter") and reach.name is not None}
     return _is_born(one) and entry.values.get("since") is not None and entry.values.get("tensor") in spoilt
@@ -292,14 +295,17 @@ def _is_pole_of(inner: Finding, outer: Finding) -> bool:
 def _are_of_one_count(one: Finding, other: Finding) -> bool:
     """Whether one update divides twice by a number that is 0, as by ``1 - beta ** step`` ahead of its count."""
     same = one.rule == other.rule != "WN000" and one.phase == other.phase == "optimizer" and one.step == other.step
-    return same and _function(one) == _function(other) and _divides_by_number(one) and _divides_by_number(other)
+    mine, yours = _number_divided_by(one), _number_divided_by(other)
+    return same and _function(one) == _function(other) and mine is not None and mine == yours
 
 
-def _divides_by_number(finding: Finding) -> bool:
-    """Whether a birth is a division by a 0 that is one number for the whole tensor."""
+def _number_divided_by(finding: Finding) -> str | None:
+    """The source of a 0 that a whole tensor is divided by, its own number left out: ``bias_correction1`` and ``2``."""
     operands = finding.element.operands[1:2]
-    is_division = base_name(finding.op or "").rstrip("_") in ("div", "true_divide", "_foreach_div", "addcdiv")
-    return is_division and any(o.value == 0 and not o.index and not o.shape for o in operands)
+    is_division = base_name(finding.op or "").rstrip("_") in ("div", "true_divide", "_foreach_div")
+    zeros = (o.expression for o in operands if is_division and o.value == 0 and not o.index and not o.shape)
+    text = next(zeros, None)
+    return None if text is None else re.sub(r"(?<=\w)\d+\b", "", text)
 
 
 def _function(finding: Finding) -> object:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import mmap
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
 
 from whynan.capture.torch.provenance.origins import parts_of
+from whynan.capture.torch.shadow_memory import is_plain, is_strided
+from whynan.replay.class_lookup import module_of
 from whynan.replay.mutable_state import ARRAY_BYTES, ObjectSnapshot
 from whynan.replay.snapshot import restore, rng, same_bits
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
     Batches = list[tuple[Any, BatchOrigin]]
 
+_VIEWS_OF_VIEWS: Final = 3
 _SHARED: Final = ("multiprocessing", "multiprocess")
 """The modules whose objects other processes hold too."""
 
@@ -59,17 +62,35 @@ def _tensors_in(batch: Any) -> list[Tensor]:
 
 def _holds_bad(batch: Any) -> bool:
     """Whether a batch holds a NaN or an Inf."""
-    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
-        return any(not bool(torch.isfinite(tensor).all()) for tensor in _tensors_in(batch))
+    try:
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+            return any(not bool(torch.isfinite(tensor).all()) for tensor in _tensors_in(batch))
+    except (NotImplementedError, RuntimeError):
+        # a format that torch does not compute with
+        return False
 
 
 def _is_shared(roots: tuple[Any, ...]) -> bool:
-    """Whether what is reached from somewhere is memory that is a file, or that other processes hold."""
-    reached = ObjectSnapshot(roots).reached()
-    return any(
-        isinstance(value, mmap.mmap | np.memmap) or type(value).__module__.partition(".")[0] in _SHARED
-        for value in reached
-    )
+    """Whether what is reached from somewhere is memory that is a file, or that other processes hold, or may be."""
+    contents = ObjectSnapshot(roots)
+    return contents.exceeded or any(map(_may_be_left, contents.reached()))
+
+
+def _may_be_left(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return is_plain(value) and is_strided(value) and value.is_shared() and value.is_cpu
+    if isinstance(value, np.ndarray):
+        base = _base_of(value)
+        # of a tensor, or of whatever else lends its memory, it could not be made to be written again
+        return not isinstance(base, np.ndarray | bytes) or isinstance(base, np.memmap)
+    return isinstance(value, mmap.mmap) or str(module_of(type(value))).partition(".")[0] in _SHARED
+
+
+def _base_of(array: Any) -> Any:
+    """The array that owns the memory of another, or what else does."""
+    while isinstance(array, np.ndarray) and array.base is not None and not isinstance(array, np.memmap):
+        array = array.base
+    return array
 
 
 def _is_left(array: Any) -> bool:
@@ -80,11 +101,14 @@ def _is_left(array: Any) -> bool:
 @contextmanager
 def _unwritten(arrays: list[Any]) -> Generator[None]:
     """Have NumPy refuse to write into some arrays."""
-    kept = [array for array in arrays if array.flags.writeable]
+    kept = sorted((array for array in arrays if array.flags.writeable), key=lambda array: array.base is not None)
     for array in kept:
         array.flags.writeable = False
     try:
         yield
     finally:
-        for array in kept:
-            array.flags.writeable = True
+        # a view may be written where what it is of may be
+        for _ in range(_VIEWS_OF_VIEWS):
+            for array in kept:
+                with suppress(ValueError):
+                    array.flags.writeable = True

@@ -322,7 +322,10 @@ def _with_batch_again(row: Any, loaded: Sequence[tuple[Any, Fetch]]) -> Any:
         known = [part for _, part in parts_of(batch, "")]
         if len(parts) != len(known) or not all(map(operator.is_, parts, known)):
             continue
-        is_numbered = type(row) is tuple and len(row) == 2 and type(row[0]) is int
+        # a batch may itself begin with a number
+        is_pair = type(row) is tuple and len(row) == 2 and type(row[0]) is int
+        is_batch = isinstance(batch, list | tuple) and len(batch) == 2 and is_pair and row[0] is batch[0]
+        is_numbered = is_pair and row is not batch and not is_batch
         again = load_again(fetch)
         return (row[0], again) if is_numbered else again
     return row

@@ -108,6 +108,7 @@ def same_bits(first: list[Tensor], second: list[Tensor]) -> bool:
     for a, b in zip(first, second, strict=True):
         if a.shape != b.shape or a.dtype != b.dtype:
             return False
+        a, b = a.resolve_conj().resolve_neg(), b.resolve_conj().resolve_neg()
         if a.is_floating_point() or a.is_complex():
             a, b = torch.view_as_real(a) if a.is_complex() else a, torch.view_as_real(b) if b.is_complex() else b
             if not bool(((a == b) | (torch.isnan(a) & torch.isnan(b))).all()):

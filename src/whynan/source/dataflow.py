@@ -42,15 +42,15 @@ def mutated_name(call: ast.Call) -> ast.Name | None:
             receiver = call.func.value
             if isinstance(receiver, ast.Name) and receiver.id in ("torch", "F", "init") and call.args:
                 return root_of(call.args[0])
-            return None if _is_temporary(receiver) else root_of(receiver)
+            return None if is_temporary(receiver) else root_of(receiver)
     return None
 
 
-def _is_temporary(node: ast.expr) -> bool:
+def is_temporary(node: ast.expr) -> bool:
     """Whether an expression is a method's own result, or what that was written into: no name holds it."""
     match node:
         case ast.Call(func=ast.Attribute(value=inner, attr=name)):
-            return name in FRESH or (name.endswith("_") and not name.endswith("__") and _is_temporary(inner))
+            return name in FRESH or (name.endswith("_") and not name.endswith("__") and is_temporary(inner))
         case _:
             return False
 
@@ -86,7 +86,7 @@ def shared_memory_names(place: Place, value: ast.AST) -> set[str]:
             name, in_place = operator_of(place, value)
             if name is not None and name in FRESH and not in_place:
                 return set()
-            if in_place and _is_temporary(value):
+            if in_place and is_temporary(value):
                 return set()
         case ast.Tuple(elts=parts) | ast.List(elts=parts):
             return {name for part in parts for name in shared_memory_names(place, part)}

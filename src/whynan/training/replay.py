@@ -13,6 +13,7 @@ import weakref
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -317,7 +318,7 @@ def replay(
             torch.amp.GradScaler.step = skips  # type: ignore[method-assign]
             loader: Any = torch.utils.data.DataLoader
             entered.callback(setattr, loader, "__iter__", loader.__iter__)
-            loader.__iter__ = functools.partialmethod(_iterate_here, loader.__iter__)
+            loader.__iter__ = functools.partialmethod(_iterate_here, loader.__iter__, get_ident())
             guard.here.arrive = read if reads else None
             if guard.observations is not None and (reads or fault.whole):
                 guard.observations.log = log
@@ -389,10 +390,10 @@ def replay(
     return ReplayOutcome(reached[0], why, shared=exchanged.shared, log=log, uncalled=exchanged.uncalled)
 
 
-def _iterate_here(loader: Any, own: Callable[[Any], Iterator[Any]]) -> Iterator[Any]:
+def _iterate_here(loader: Any, own: Callable[[Any], Iterator[Any]], thread: int) -> Iterator[Any]:
     """The batches of a loader that takes its samples by their indices; workers would be processes of their own."""
     workers = loader.num_workers, loader.timeout
-    if not workers[0] or isinstance(loader.dataset, torch.utils.data.IterableDataset):
+    if not workers[0] or get_ident() != thread or isinstance(loader.dataset, torch.utils.data.IterableDataset):
         return own(loader)
     loader.num_workers, loader.timeout = 0, 0
     try:

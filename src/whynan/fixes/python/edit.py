@@ -13,7 +13,7 @@ from whynan.fixes.python.imports import visible
 from whynan.fixes.python.repeated_parts import extract_repeated_parts, names_of, with_constants
 from whynan.fixes.python.write import ATOM, Naming, UnwritableError, Writer, Written
 from whynan.source.calls import operator_of
-from whynan.source.dataflow import shared_memory_names
+from whynan.source.dataflow import is_temporary
 from whynan.source.text import shortened
 
 if TYPE_CHECKING:
@@ -424,7 +424,7 @@ class Editor:
         if self._place.meaning(root.func) is not None:
             receiver = root.args[0] if root.args else None
         statement = self._place.statement(root)
-        if isinstance(receiver, ast.Call) and not shared_memory_names(self._place, receiver):
+        if receiver is not None and is_temporary(receiver):
             # of the call's own result another object is as good
             found.edits.append(self.replacement_edit(root, written))
             return

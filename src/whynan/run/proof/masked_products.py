@@ -23,6 +23,8 @@ _CHOSEN: Final = re.compile(r"\+\s*(\w{1,80}) = torch\.where\((.{1,200}) != 0, \
 """The line that a change adds ahead of what first reads a name."""
 _NEW_DIMENSIONS: Final = ("", "[..., None]", "[..., None, None]", "[..., None, None, None]")
 """How a mask is read that has so many dimensions less, the last ones."""
+_LOOKS: Final = frozenset("float bool half double bfloat16 to type_as unsqueeze squeeze view reshape expand_as".split())
+"""The methods that give the same elements again."""
 _AS_NAMES: Final = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 
 
@@ -87,18 +89,29 @@ def _factors(node: ast.AST | None) -> list[tuple[ast.expr, ast.expr]]:
             pass
         case _:
             return []
-    return [(a, m) for a, m in ((one, other), (other, one)) if not isinstance(m, ast.Constant)]
+    return [(a, m) for a, m in ((one, other), (other, one)) if _is_repeatable(m)]
+
+
+def _is_repeatable(mask: ast.expr) -> bool:
+    """Whether an expression is a name or an attribute, or what such a one looks like in another shape or dtype."""
+    match mask:
+        case ast.Name() | ast.Attribute(value=ast.Name()):
+            return True
+        case ast.UnaryOp(op=ast.Invert(), operand=inner) | ast.Subscript(value=inner):
+            return _is_repeatable(inner)
+        case ast.Call(func=ast.Attribute(value=inner, attr=name), keywords=[]):
+            return name in _LOOKS and _is_repeatable(inner)
+        case _:
+            return False
 
 
 def _in_product(place: Place, product: ast.AST | None, factor: ast.expr, mask: ast.expr) -> str | None:
     """The text in which a factor of a product is chosen by the other."""
     chosen = f"torch.where({_atom(mask, place.code(mask))} != 0, {place.code(factor)}, 0)"
     if isinstance(product, ast.AugAssign):
-        if factor is not product.target:
-            return None
-        edits = [(*place.span(product), f"{place.code(factor)} = {chosen} * {_factor(mask, place.code(mask))}")]
-    else:
-        edits = [(*_with_parentheses(place, factor), chosen)]
+        # others may hold what is written into
+        return None
+    edits = [(*_with_parentheses(place, factor), chosen)]
     return _made(place, factor, edits)
 
 
@@ -125,19 +138,45 @@ def _reads(place: Place, product: ast.AST | None, mask: ast.expr) -> Iterator[tu
     if product is None:
         return
     scope = place.scope(product)
+    statement = place.statement(product)
     own = [node for node in place.parents if isinstance(node, ast.Name) and place.scope(node) is scope]
-    last = getattr(product, "lineno", 0)
-    factors = [factor for factor, _ in _factors(product)]
     needed = {node.id for node in ast.walk(mask) if isinstance(node, ast.Name)}
-    stored = {name: [n.lineno for n in own if n.id == name and isinstance(n.ctx, ast.Store)] for name in needed}
+    factors = [factor for factor, _ in _factors(product)]
     for node in sorted(own, key=lambda node: (node.lineno, node.col_offset)):
-        if not isinstance(node.ctx, ast.Load) or node.lineno > last or node in factors:
+        anchor = place.statement(node)
+        if not isinstance(node.ctx, ast.Load) or node.lineno > statement.lineno or node in factors or anchor is scope:
             continue
-        anchor = next((up for up in place.above(node) if isinstance(up, ast.stmt)), None)
-        others = needed - {node.id}
-        is_known = anchor is not None and all(min(stored[o]) < anchor.lineno for o in others if stored[o])
-        if anchor is not None and anchor is not scope and is_known:
+        others = [n for n in own if n.id in needed - {node.id} and isinstance(n.ctx, ast.Store)]
+        known = {n.id: min(o.lineno for o in others if o.id == n.id) for n in others}
+        # the mask is the same there, and nothing else reads the name from there on
+        is_same = all(line < anchor.lineno for line in known.values())
+        is_same &= not any(anchor.lineno <= n.lineno <= statement.lineno for n in others)
+        reads = [n for n in own if n.id == node.id and isinstance(n.ctx, ast.Load) and n.lineno >= anchor.lineno]
+        is_alone = all(place.statement(n) is anchor for n in reads)
+        if is_same and is_alone and _is_made_anew(place, node, own) and not _is_within_another(place, node):
             yield node.id, anchor
+
+
+def _is_made_anew(place: Place, node: ast.Name, own: list[ast.Name]) -> bool:
+    """Whether each turn of the loops around a reader gives the name another value ahead of it."""
+    loops = [up for up in place.above(node) if isinstance(up, ast.For | ast.AsyncFor | ast.While)]
+    loops = [loop for loop in loops if place.scope(loop) is place.scope(node)]
+    if not loops:
+        return True
+    stored = [n for n in own if n.id == node.id and isinstance(n.ctx, ast.Store) and n.lineno <= node.lineno]
+    return any(loops[0].lineno <= n.lineno for n in stored)
+
+
+def _is_within_another(place: Place, node: ast.Name) -> bool:
+    """Whether a name is read within a comprehension or a lambda, which has names of its own."""
+    inner = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    statement = place.statement(node)
+    for up in place.above(node):
+        if up is statement:
+            return False
+        if isinstance(up, inner):
+            return True
+    return False
 
 
 def _bad_value(visits: Visits, name: str, anchor: ast.stmt) -> Any:
@@ -171,6 +210,7 @@ def _widened(by: str, mask: Any, held: Any) -> str | None:
     """A mask as it is read beside a tensor, which it has to be 0 at each NaN of; None where it cannot be."""
     import torch
 
+    fits: list[tuple[str, Any]] = []
     for new in _NEW_DIMENSIONS:
         wide = mask[(..., *(None for _ in range(new.count("None"))))]
         try:
@@ -178,16 +218,13 @@ def _widened(by: str, mask: Any, held: Any) -> str | None:
         except RuntimeError:
             continue
         if chosen.shape == held.shape and (not new or mask.shape == held.shape[: mask.dim()]):
-            return None if _has_nan(chosen) else f"{by}{new}"
-    return None
+            fits.append((new, chosen))
+    # of two it is not known which is meant
+    return None if len(fits) != 1 or _has_nan(fits[0][1]) else f"{by}{fits[0][0]}"
 
 
 def _atom(node: ast.expr, code: str) -> str:
     return code if isinstance(node, _AS_NAMES) else f"({code})"
-
-
-def _factor(node: ast.expr, code: str) -> str:
-    return code if isinstance(node, (*_AS_NAMES, ast.UnaryOp)) else f"({code})"
 
 
 def _with_parentheses(place: Place, node: ast.expr) -> tuple[int, int]:

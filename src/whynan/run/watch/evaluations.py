@@ -201,8 +201,15 @@ class EvaluationWatch:
         replays = self._training.replays
         if acts_blindly():
             return
-        with self._replaying():
-            from_start = replays.look_from_start(region, step)
+        from_start = None
+        try:
+            with self._replaying():
+                from_start = replays.look_from_start(region, step)
+        except Exception:
+            # what is known is told all the same
+            self._training.guard.fail()
+        except KeyboardInterrupt:
+            pass
         if not self._training.options.prove:
             return
         self._training.announce(region.report)

@@ -377,6 +377,7 @@ def _statements(way: ReplayPlan) -> list[str]:
 
 NOT_ASKED = "no proof was asked for (--no-proof)"
 
+_HELD = ("buffer", "parameter")
 _LONG = 5.0
 """Seconds that the program took from a mark to its step, beyond which a shorter way is gone first."""
 
@@ -575,12 +576,15 @@ class Replays:
         looks = Region(self._options, command=self.command, watched=watched, quiet=True)
         fault = Fault(None, step, StepEvidence((), (), bad_loss=False))
         # what is evaluated does not differentiate, as what it began with did
-        way = dataclasses.replace(next(replay_plans([start])), differentiates_as_then=True)
-        eager = compiles()
+        plan, names, eager = next(replay_plans([start]), None), _held_names(first), compiles()
+        if plan is None or not names:
+            return None
+        way = dataclasses.replace(plan, differentiates_as_then=True)
         outcome = replay(way, self._guard, fault, lambda: self._looked(looks, fault, way), eager=eager)
         found = looks.report
         made = found.findings and not _begins_before(found, literals=True)
-        if not outcome.ended or not made or _outputs(found) != _outputs(first):
+        spoilt = {reach.name for one in found.findings for reach in one.reaches if reach.kind in _HELD}
+        if not outcome.ended or not made or _outputs(found) != _outputs(first) or not names <= spoilt:
             return None
         why = Note.create("same_elements")
         region.take(looks, _replayed(found, Replay(kind="loop", faithful=True, typed_why=why), ()))
@@ -795,6 +799,14 @@ def _begins_before(report: Report, *, literals: bool = False) -> bool:
     first = (next((link for link in one.chain if link.role == "cause"), None) for one in report.findings)
     held = any(link is not None and link.typed_summary.kind == "holds" for link in first)
     return held or any(one.birth in births for one in report.findings)
+
+
+def _held_names(report: Report) -> set[str]:
+    """The buffers and weights that a report's findings begin with; none where one begins with something else."""
+    first = [next((link for link in one.chain if link.role == "cause"), None) for one in report.findings]
+    origins = [None if link is None else link.typed_summary.values.get("origin") for link in first]
+    known = [origin.values for origin in origins if isinstance(origin, Note) and origin.values.get("sort") in _HELD]
+    return {str(values["tensor"]) for values in known} if len(known) == len(first) else set()
 
 
 def _outputs(report: Report) -> set[tuple[int, int]]:
