@@ -63,6 +63,9 @@ UNREACHED = frozenset(
         ),
         *("Identities.keys", "Capture.begin_at", "Capture.set_inherited_state"),
         *("Capture.start_at_step", "Capture.release_outputs"),
+        # called at the marks of a training and in its replays
+        *("Fetch.__init__", "Fetch.of_indices", "Fetch.roots", "Fetch.fetch", "watch_loaders.<locals>.<lambda>"),
+        "owns_elements",
         # of an evaluation of a watched program
         *("Capture.await_outputs", "Capture.has_bad_output", "Capture.stands_alone", "Sinks.await_outputs"),
         # called once before the program begins, and for a composite operator that copies in inference mode
