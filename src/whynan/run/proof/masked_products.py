@@ -9,6 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 
 from whynan.fixes.python.imports import visible, with_imports
+from whynan.ops.signatures import CASTS, VIEWS
 from whynan.run.proof.omissions import Omission
 from whynan.source.text import Place, apply_edits, is_python, place_of
 from whynan.verify.torch_program import isolated_random_state
@@ -23,7 +24,7 @@ _CHOSEN: Final = re.compile(r"\+\s*(\w{1,80}) = torch\.where\((.{1,200}) != 0, \
 """The line that a change adds ahead of what first reads a name."""
 _NEW_DIMENSIONS: Final = ("", "[..., None]", "[..., None, None]", "[..., None, None, None]")
 """How a mask is read that has so many dimensions less, the last ones."""
-_LOOKS: Final = frozenset("float bool half double bfloat16 to type_as unsqueeze squeeze view reshape expand_as".split())
+_LOOKS: Final = CASTS | VIEWS | {"bool"}
 """The methods that give the same elements again."""
 _AS_NAMES: Final = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 
@@ -107,12 +108,11 @@ def _is_repeatable(mask: ast.expr) -> bool:
 
 def _in_product(place: Place, product: ast.AST | None, factor: ast.expr, mask: ast.expr) -> str | None:
     """The text in which a factor of a product is chosen by the other."""
-    chosen = f"torch.where({_atom(mask, place.code(mask))} != 0, {place.code(factor)}, 0)"
     if isinstance(product, ast.AugAssign):
         # others may hold what is written into
         return None
-    edits = [(*_with_parentheses(place, factor), chosen)]
-    return _made(place, factor, edits)
+    chosen = f"torch.where({_atom(mask, place.code(mask))} != 0, {place.code(factor)}, 0)"
+    return _made(place, factor, [(*_with_parentheses(place, factor), chosen)])
 
 
 def _ahead(place: Place, anchor: ast.stmt, name: str, mask: str) -> str | None:
