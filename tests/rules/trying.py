@@ -17,10 +17,10 @@ _ROOM: Final = {"reformulation": 32.0, "guard": 2.0}
 Found = tuple[list[Tensor], dict[str, Tensor]]
 
 
-def tensors(values: Values, dtype: str) -> Values:
-    """The operands as tensors; those of the dtype have a gradient where they are finite."""
+def tensors(values: Values, dtype: str, *, forward_only: bool = False) -> Values:
+    """The operands as tensors; those of the dtype have a gradient where they are finite, and where any is wanted."""
 
-    data = values.get("data", ())
+    data = values if forward_only else values.get("data", ())
 
     def made(name: str, value: Any) -> Any:
         if not isinstance(value, list):
@@ -62,9 +62,11 @@ def is_finite(found: Found) -> bool:
 
 
 def dtypes_of(fix: FixIntent) -> tuple[str, ...]:
-    """Where a fix has to hold: a customary epsilon where it is customary."""
+    """Where a fix has to hold: one for a dtype there, a customary epsilon where it is customary."""
     if fix.kind == "epsilon":
         return DTYPES[::3]
+    if fix.dtypes:
+        return fix.dtypes
     if "float(" in fix.replacement:
         return DTYPES[1:2]
     return DTYPES[:3] if fix.pattern in SHORT or "double(" in fix.replacement else DTYPES
@@ -74,20 +76,24 @@ def tried(code: str, fix: FixIntent, dtype: str) -> list[str]:
     """What is wrong with a rule's fix on the operands of its pattern; nothing where all is right."""
     bad, good = OPERANDS.get(f"{code} {fix.pattern}") or OPERANDS[fix.pattern]
     hazard = bad(torch.finfo(getattr(torch, dtype)))
+
+    def given(values: Values) -> Values:
+        return tensors(values, dtype, forward_only=fix.forward_only)
+
     try:
-        old = run(fix.pattern, tensors(good, dtype))
+        old = run(fix.pattern, given(good))
     except (RuntimeError, NotImplementedError) as error:
         if "not implemented" in str(error) or "not supported" in str(error):
             return []
         raise
     wrong: list[str] = []
-    if is_finite(run(fix.pattern, tensors(hazard, dtype))) and fix.pattern not in WITHOUT_HAZARD:
+    if is_finite(run(fix.pattern, given(hazard))) and fix.pattern not in WITHOUT_HAZARD:
         wrong.append("the pattern is finite on what should break it")
-    if not is_finite(mended := run(fix.replacement, tensors(hazard, dtype))):
+    if not is_finite(mended := run(fix.replacement, given(hazard))):
         wrong.append(f"not finite: {mended}")
     if fix.kind != "epsilon" and dtype != "float64":
-        wrong += _invented(run(fix.pattern, widened(tensors(hazard, dtype))), mended)
-    return wrong + _differences(old, run(fix.replacement, tensors(good, dtype)), fix.kind)
+        wrong += _invented(run(fix.pattern, widened(given(hazard))), mended)
+    return wrong + _differences(old, run(fix.replacement, given(good)), fix.kind)
 
 
 def _invented(exact: Found, mended: Found) -> list[str]:

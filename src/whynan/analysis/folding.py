@@ -57,7 +57,7 @@ def cause_groups(findings: Sequence[Finding], read: Read) -> list[list[Finding]]
     order = {id(finding): number for number, finding in enumerate(findings)}
 
     def place(finding: Finding, group: list[Finding]) -> tuple[bool, bool, int]:
-        is_effect = any(_has_spoilt(other, finding) for other in group)
+        is_effect = any(_has_spoilt(other, finding) or _is_made_of_literal(other, finding) for other in group)
         return not _has_derivative(finding, group), is_effect, order[id(finding)]
 
     return [sorted(group, key=lambda finding, group=group: place(finding, group)) for group in groups]
@@ -76,7 +76,7 @@ class _Causes:
         if one.rank != other.rank or "inference" in (one.phase, other.phase):
             return False
         if not (_is_born(one) and _is_born(other)):
-            ways = (_is_of_literal, _is_derivative_of_literal, _has_spoilt)
+            ways = (_is_of_literal, _is_made_of_literal, _is_derivative_of_literal, _has_spoilt)
             alike = _are_of_one_literal(one, other) or _are_of_the_same_samples(one, other)
             return alike or any(way(one, other) or way(other, one) for way in ways)
         if _read_one_entry(one, other) or _read_one_zero(one, other):
@@ -157,6 +157,12 @@ def _is_of_literal(one: Finding, other: Finding) -> bool:
     """Whether a constant of the program's and a birth do harm in one call, as a learning rate of Inf does in a step."""
     together = one.birth == "literal" and _is_born(other) and one.phase == other.phase == "optimizer"
     return together and one.site is not None and one.site == other.site
+
+
+def _is_made_of_literal(one: Finding, other: Finding) -> bool:
+    """Whether a birth was computed of a parameter that an update has made a constant of the program's."""
+    known = one.birth == "literal" and one.phase == "optimizer" and _is_born(other) and one.site != other.site
+    return known and (one.op, one.site) in {(link.op, link.site) for link in other.chain if link.role == "cause"}
 
 
 def _is_derivative_of_literal(one: Finding, other: Finding) -> bool:

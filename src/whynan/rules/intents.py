@@ -310,7 +310,24 @@ MASKED: Final = tuple(
     for name in ("softmax", "log_softmax")
 )
 """A row of -Inf has equal probabilities."""
+_GREATEST_OPERANDS: Final = {
+    "exp": (("float16", "11.086"), ("bfloat16", "88.5"), ("float32", "88.72283"), ("float64", "709.782712893384")),
+    "exp2": (("float16", "15.99"), ("bfloat16", "127.5"), ("float32", "127.99999"), ("float64", "1023.9999999999999")),
+}
+_GREATEST_OPERANDS["expm1"] = _GREATEST_OPERANDS["exp"]
+"""The greatest number of a dtype that is finite still in an exponential, by the function."""
 BOUNDED: Final = (
+    *(
+        FixIntent(
+            "the largest operand with a finite exponential",
+            "guard",
+            f"{name}(x)",
+            f"{name}(clamp(x, max={most}))",
+            dtypes=(dtype,),
+        )
+        for name, operands in _GREATEST_OPERANDS.items()
+        for dtype, most in operands
+    ),
     *(
         guard(
             f"the largest number where {name} exceeds it",

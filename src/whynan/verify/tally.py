@@ -34,9 +34,10 @@ class Ledger:
 
     ``worse`` are the healthy elements that speak against the fix: further from the truth, or, of a fix that may change
     no value, changed values. ``lost`` of them are bad now. ``invented``, ``remaining`` and ``bad`` count what was bad
-    in the original: finite and wrong now, bad still, and all.
+    in the original: finite and wrong now, bad still, and all. ``infinite``: an Inf that stays one counts as healthy.
     """
 
+    infinite: bool = False
     healthy: int = 0
     worse: int = 0
     lost: int = 0
@@ -98,6 +99,8 @@ class Ledger:
     ) -> None:
         worse = found.changed if strict else found.worse
         told = found.healthy if strict or truth is not None or judged else found.healthy & (~found.changed | worse)
+        if self.infinite:
+            told |= np.isinf(old) & (new == old)
         gone = worse & ~np.isfinite(new)
         self.healthy += int(told.sum())
         self.arrays |= {name} if told.any() else set()
@@ -133,7 +136,7 @@ class Ledger:
             sums[1] += float(told.sum())
             known = told if truth is None else told & ~(truth.infinite | truth.undefined | truth.undecided)
             right = old if truth is None else np.where(known, truth.values, old)
-            error = np.abs(new - right) / np.abs(right)
+            error = np.where(new == right, 0.0, np.abs(new - right) / np.abs(right))
         error = error[known & np.isfinite(error)]
         self.off = max(self.off, float(error.max()) if error.size else 0.0)
 

@@ -80,6 +80,7 @@ def judge(
     kind: FixKind,
     seed: int = 0,
     rounded: bool = False,
+    infinite: bool = False,
     widens: bool = False,
 ) -> FixVerdict:
     """The verdict of a fix: ``repaired`` in the place of ``original``, both called with their parameters by name.
@@ -92,14 +93,15 @@ def judge(
     rounding noise. A finite number that is not the exact one is rejected, but of an ``epsilon``, whose trade it is.
     Where nothing captured is bad, a value that is finite and has lost half of its digits is what has to be cured.
     Where what was captured is known to have been ``rounded`` on its way, as the sigmoid that a module gives, nothing
-    that a guard makes up is right if it is not so for what rounds to that. A value that is undefined may be made up,
-    though no greater one than is healthy, than the limit there, or than the logarithm of one. A guard may end a value
-    whose slope is out of range, and says so. What ``widens`` may be of a wider dtype, which the verdict says. The same
-    arguments have the same verdict. Raises ``UsageError`` where the repaired does.
+    that a guard makes up is right if it is not so for what rounds to that. Where an operand is ``infinite`` because the
+    program wrote it so, an Inf that stays what it was is as healthy as a number. A value that is undefined may be made
+    up, though no greater one than is healthy, than the limit there, or than the logarithm of one. A guard may end a
+    value whose slope is out of range, and says so. What ``widens`` may be of a wider dtype, which the verdict says. The
+    same arguments have the same verdict. Raises ``UsageError`` where the repaired does.
     """
     from whynan.verify.torch_program import TorchProgram, in_real_parts, on_host
 
-    asked = Question(kind, seed, rounded=rounded, widens=widens)
+    asked = Question(kind, seed, rounded=rounded, infinite=infinite, widens=widens)
     (old, new), visits = in_real_parts(*on_host((original, repaired), _latest_visits(captured)))
     judgement = Judgement(TorchProgram(old), TorchProgram(new), asked)
     try:
@@ -121,6 +123,7 @@ class Question:
     kind: FixKind
     seed: int = 0
     rounded: bool = False
+    infinite: bool = False
     cures: bool = True
     silent: bool | None = None
     until: float = math.inf
@@ -133,7 +136,7 @@ class Judgement:
     def __init__(self, original: TestedProgram, repaired: TestedProgram, asked: Question) -> None:
         self.original, self.repaired, self.asked, self.seed = original, repaired, asked, asked.seed
         self.strict, self.declared = asked.kind != "reformulation", asked.kind == "epsilon"
-        self.near, self.far = Ledger(), Ledger()
+        self.near, self.far = Ledger(asked.infinite), Ledger(asked.infinite)
         self.missing: str | None = None
         self.silent = False
         self.rounded = asked.rounded and self.strict
@@ -413,7 +416,8 @@ class Judgement:
 
     def _check_cured(self, case: Case, new: Mapping[str, Any]) -> None:
         """Raises where the failing input still fails; an Inf that an infinite input must give is none."""
-        entered = any(not np.isfinite(array_of(t)).all() for t in tensors_in(case.sample.arguments).values())
+        entered = self.asked.infinite
+        entered |= any(not np.isfinite(array_of(t)).all() for t in tensors_in(case.sample.arguments).values())
         for name, (old, _) in case.old.items():
             bad = ~np.isfinite(new[name])
             if entered:

@@ -36,9 +36,11 @@ References
 
 from __future__ import annotations
 
+import math
+
 from whynan.records import Finding
 from whynan.rules.base import GENERAL, Explanation, Rule
-from whynan.rules.facts import base, result
+from whynan.rules.facts import base, is_in_library_step, number_text, result
 from whynan.rules.wording import data_text, operator_text, origin_kind
 
 _SINKS = {
@@ -65,9 +67,9 @@ _HELD = (
 
 def match(finding: Finding) -> Explanation | None:
     if finding.birth != "literal":
-        return None
+        return _number_of_the_update(finding)
     if _of_the_update(finding):
-        return _setting(finding)
+        return _setting(finding, result(finding))
     known = data_text(finding.data)
     source = known or finding.message or "a constant that the program writes"
     arrives = f"{source}, {result(finding)}, arrives in {_sink(finding)}"
@@ -91,11 +93,20 @@ def _of_the_update(finding: Finding) -> bool:
     return bool(sources) and all(link.phase == "optimizer" and link.op is not None for link in sources)
 
 
-def _setting(finding: Finding) -> Explanation:
+def _number_of_the_update(finding: Finding) -> Explanation | None:
+    """A NaN that an optimizer's own operation makes of a Python number which is Inf, where the gradient is 0."""
+    numbers = (o.value for o in finding.element.operands if o.index is None and o.shape is None and o.value is not None)
+    bad = next((number for number in numbers if math.isinf(number)), None)
+    if bad is None or finding.birth != "invalid" or not is_in_library_step(finding):
+        return None
+    return _setting(finding, number_text(bad))
+
+
+def _setting(finding: Finding, number: str) -> Explanation:
     """The numbers that an update is made with are the optimizer's settings, and its count of steps."""
     return Explanation(
-        f"the optimizer's update is made with {result(finding)}, a Python number, in {operator_text(finding)}: a setting such as lr, "
-        f"weight_decay or a beta is {result(finding)} in this step",
+        f"the optimizer's update is made with {number}, a Python number, in {operator_text(finding)}: a setting such as lr, "
+        f"weight_decay or a beta is {number} in this step",
         "Neither the gradient nor the parameter is at fault. A scheduler that divides by 0 is the usual source: print "
         "optimizer.param_groups before the step.",
         GENERAL,

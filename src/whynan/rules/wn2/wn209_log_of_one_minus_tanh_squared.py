@@ -43,6 +43,11 @@ RULE = Rule(
         "2 (log(2) - x - softplus(-2x)) is the same logarithm, and stays finite.",
     ),
     fixes=(
+        reformulation(
+            "2 (log(2) - x - softplus(-2x)) instead of log(1 - tanh(x)**2)",
+            "log(1 - tanh(x) ** 2)",
+            "2 * (0.6931471805599453 - x - softplus(-2 * x))",
+        ),
         *(
             reformulation(
                 f"2 (log(2) - |x| - softplus(-2|x|)) instead of {pattern}, but beside 0",
@@ -52,11 +57,6 @@ RULE = Rule(
                 magnitude="abs(x)",
             )
             for pattern in ("log(1 - tanh(x) ** 2)", "log((1 - tanh(x)) * (1 + tanh(x)))")
-        ),
-        reformulation(
-            "2 (log(2) - x - softplus(-2x)) instead of log(1 - tanh(x)**2)",
-            "log(1 - tanh(x) ** 2)",
-            "2 * (0.6931471805599453 - x - softplus(-2 * x))",
         ),
         *LOG,
     ),

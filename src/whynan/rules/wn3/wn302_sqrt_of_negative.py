@@ -30,6 +30,7 @@ References
 from __future__ import annotations
 
 from whynan.records import Finding
+from whynan.records.intents import FixIntent
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.facts import all_finite, base, forward_base, forward_value, is_nan, is_onnx, number_text, row, value
 from whynan.rules.intents import ROOT_ABOVE, reformulation
@@ -98,6 +99,7 @@ RULE = Rule(
             "sqrt(mean(x**2, d, k) - mean(x, d, k) ** 2)",
             "std(x, dim=d, correction=0, keepdim=k)",
         ),
+        FixIntent("0 where the operand is below 0", "guard", "sqrt(x)", "sqrt(clamp(x, min=0))", forward_only=True),
         *ROOT_ABOVE,
     ),
 )

@@ -35,6 +35,7 @@ from typing import Final
 from whynan.expr import Expressions
 from whynan.expr.structure import fits
 from whynan.records import Finding
+from whynan.records.intents import FixIntent
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import product_message, zero_times_infinity
 from whynan.rules.facts import INF
@@ -77,12 +78,15 @@ def _is_mask(found: Expressions, name: str) -> bool:
     return given.min == 0 and given.max == 1
 
 
+_TITLE: Final = "-Inf where the mask is not 0, and 0 where it is"
+
 RULE = Rule(
     "WN506",
     "mask-times-infinity",
     match,
     fixes=(
         guard("the most negative finite number instead of -Inf", "m * c", "m * finfo(m).min"),
-        guard("-Inf where the mask is not 0, and 0 where it is", "m * c", "where(m == 0, 0, where(m == 0, 1, m) * c)"),
+        FixIntent(_TITLE, "guard", "m * c", "where(m == 0, 0, c)", dtypes=("float32",), forward_only=True),
+        guard(_TITLE, "m * c", "where(m == 0, 0, where(m == 0, 1, m) * c)"),
     ),
 )

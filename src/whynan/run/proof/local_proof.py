@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import sys
 import textwrap
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from whynan.verify.in_place.instrument import CONSTRUCTION
 from whynan.verify.in_place.swap import is_same_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Declined, Formula
     from whynan.fixes.python import Known
@@ -48,35 +49,60 @@ _MOST_FURTHER: Final = 3
 """So many statements behind an edit may it take for what it computes to come to the same."""
 
 
-def judge_candidate(candidate: Candidate, visits: Visits, *, rounded: Collection[str] = ()) -> FixVerdict:
-    """The verdict on a candidate by its function's visits; raises ``UsageError`` where a formula cannot be made.
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where the operands of a finding come from.
 
-    ``rounded`` are the functions that what its finding is of came through, whose results are as a rule not exact
-    where they are 0 or 1; a guard cannot be told to be right by what they gave.
+    ``rounded`` are the functions that they came through, whose results are as a rule not exact where they are 0 or 1; a
+    guard cannot be told to be right by what they gave. ``infinite``: the program wrote one of them as Inf or -Inf.
     """
-    verdict = _judged(candidate, visits, rounded)
+
+    rounded: frozenset[str] = frozenset()
+    infinite: bool = False
+
+    @classmethod
+    def of(cls, finding: Finding) -> Origin:
+        """That of a finding's operands."""
+        values = (operand.value for operand in finding.element.operands)
+        has_infinity = any(value is not None and math.isinf(value) for value in values)
+        # one that was born would be the finding itself
+        return cls(saturating(finding), has_infinity and finding.birth == "invalid")
+
+
+def judge_candidate(candidate: Candidate, visits: Visits, origin: Origin | None = None) -> FixVerdict:
+    """The verdict on a candidate by its function's visits; raises ``UsageError`` where a formula cannot be made."""
+    origin = origin or Origin()
+    verdict = _judged(candidate, visits, origin)
     if verdict.status == "unverified" and verdict.forward_finite and verdict.healthy_elements is None:
         # nothing healthy is known with a number that is computed of others, which do not vary
         pair = _with_free_numbers(candidate.original, candidate.repaired, visits)
         if pair is not None:
-            return _judged(replace(candidate, original=pair[0], repaired=pair[1]), visits, rounded)
+            return _judged(replace(candidate, original=pair[0], repaired=pair[1]), visits, origin)
     return verdict
 
 
-def _judged(candidate: Candidate, visits: Visits, rounded: Collection[str]) -> FixVerdict:
+def _judged(candidate: Candidate, visits: Visits, origin: Origin) -> FixVerdict:
     from whynan.verify.verdict import judge
 
     tried = _trial_of(candidate, visits)
     if isinstance(tried, str):
         return FixVerdict(status="unverified", why=tried)
-    is_rounded = bool({*rounded} - _written(candidate.original.body)[0])
+    is_rounded = bool(origin.rounded - _written(candidate.original.body)[0])
     given = _chosen(tried.before, tried.given)
     # a loss of one element hides in a mean which of its terms are healthy
     (original, how), (repaired, then) = _each(candidate.original), _each(candidate.repaired)
     if how is not None and how == then:
         apart = _trial_of(replace(candidate, original=original, repaired=repaired), visits)
         tried = tried if isinstance(apart, str) else apart
-    return judge(tried.before, tried.after, given, kind=candidate.kind, rounded=is_rounded, widens=candidate.widens)
+    return judge(
+        tried.before,
+        tried.after,
+        given,
+        kind=candidate.kind,
+        rounded=is_rounded,
+        infinite=origin.infinite,
+        widens=candidate.widens,
+    )
 
 
 def _with_free_numbers(original: Formula, repaired: Formula, visits: Visits) -> tuple[Formula, Formula] | None:
@@ -220,14 +246,14 @@ def judge_edit(before: str, after: str, path: str, finding: Finding, visits: Vis
     pair = alike(before, after, path, finding.site.line, visits)
     if isinstance(pair, Declined):
         return FixVerdict(status="unverified", why=pair.why)
-    first, rounded = None, saturating(finding)
+    first, origin = None, Origin.of(finding)
     for further in range(_MOST_FURTHER + 1):
         if further:
             pair = alike(before, after, path, finding.site.line, visits, further=further)
         if isinstance(pair, Declined):
             break
         candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
-        verdict = judge_candidate(candidate, visits, rounded=rounded)
+        verdict = judge_candidate(candidate, visits, origin)
         first = first or verdict
         if verdict.status == "verified":
             return verdict

@@ -16,7 +16,7 @@ from whynan.report.notes import sentence
 from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
 from whynan.run.pipeline import source_reader
-from whynan.run.proof.local_proof import alike, judge_candidate, saturating
+from whynan.run.proof.local_proof import Origin, alike, judge_candidate
 from whynan.run.proof.outcomes import EditOutcome, birth_of, is_in_edit, outcome_of, so_far
 from whynan.run.proof.reruns import INTERRUPTED, EditedRun, NoRerun, RunOnce
 from whynan.traces.format import FAILED
@@ -121,7 +121,7 @@ class Trials:
         self._failed = False
         self._family: dict[int, frozenset[object]] = {}
         self._visited: dict[tuple[str, str, int], Visits | str] = {}
-        self._verdicts: dict[tuple[Formula, Formula, str, frozenset[str]], FixVerdict] = {}
+        self._verdicts: dict[tuple[Formula, Formula, str, Origin], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
 
     def begin(self) -> None:
@@ -191,11 +191,11 @@ class Trials:
             return RankedCandidate(
                 candidate, unknown.model_copy(update={"why": str(visits), "reason": reason_of(visits)})
             )
-        rounded = saturating(finding)
-        key = candidate.original, candidate.repaired, candidate.kind, rounded
+        origin = Origin.of(finding)
+        key = candidate.original, candidate.repaired, candidate.kind, origin
         try:
             if key not in self._verdicts:
-                self._verdicts[key] = judge_candidate(candidate, visits, rounded=rounded)
+                self._verdicts[key] = judge_candidate(candidate, visits, origin)
             return RankedCandidate(candidate, self._verdicts[key])
         except WhynanError as error:
             return RankedCandidate(candidate, unknown.model_copy(update={"why": str(error)}))
