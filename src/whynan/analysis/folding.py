@@ -89,6 +89,8 @@ class _Causes:
             return True
         if _read_one_factor(one, other) or _is_inner_part(one, other) or _is_inner_part(other, one):
             return True
+        if _is_made_of_infinity(one, other) or _is_made_of_infinity(other, one):
+            return True
         if one.site is None or other.site is None or one.site.file != other.site.file:
             return False
         if one.rule != other.rule and not _is_one_place(one.library_site, other.library_site):
@@ -231,9 +233,14 @@ def _stand_on_one_pole(one: Finding, other: Finding) -> bool:
     here, there = _on_pole(one), _on_pole(other)
     if here is None or there is None or one.phase != other.phase:
         return False
+    mine, yours = _operand_causes(one), _operand_causes(other)
     # of two operations both are mended where that number is used
     same = here == there if one.rule == other.rule else here[-1] == there[-1] and _function(one) == _function(other)
-    return same and _end_alike(_operand_causes(one), _operand_causes(other))
+    if not same or _end_alike(mine, yours):
+        return same
+    # computed twice in one function, of one number
+    again = here == there and _function(one) == _function(other) and _is_one_line(one.site, other.site)
+    return again and _end_alike(mine[:-1], yours[:-1])
 
 
 def _fail_on_one_number(one: Finding, other: Finding) -> bool:
@@ -289,6 +296,21 @@ def _have_run_away(one: Finding, other: Finding) -> bool:
         finding.birth == "overflow" and _largest_read(finding) > _FAR_OUT.get(finding.element.dtype, math.inf)
         for finding in (one, other)
     )
+
+
+def _is_made_of_infinity(one: Finding, other: Finding) -> bool:
+    """Whether an Inf that was born has made a number what another birth fails on: what is divided by it is 0."""
+    carried = {_event(link.op, link.site) for link in one.chain if link.role == "step"}
+    lost = {_event(link.op, link.site) for link in _operand_causes(other) if _holds_infinity(link)}
+    return one.birth in ("overflow", "pole") and not carried.isdisjoint(lost)
+
+
+def _holds_infinity(link: ChainLink) -> bool:
+    """Whether an operation read, or gave, an Inf."""
+    values = link.typed_summary.values
+    operands = values.get("operands")
+    known = (*(operands if isinstance(operands, (list, tuple)) else ()), values.get("high"), values.get("low"))
+    return any(isinstance(number, float) and math.isinf(number) for number in (*known, values.get("result")))
 
 
 def _is_pole_of(inner: Finding, outer: Finding) -> bool:
@@ -376,6 +398,10 @@ def _is_one_expression(one: Finding, other: Finding) -> bool:
         return True
     # a function that is called at two places can fail for two reasons
     return one.phase != other.phase or one.rule == other.rule
+
+
+def _is_one_line(here: Site | None, there: Site | None) -> bool:
+    return here is not None and there is not None and (here.file, here.line) == (there.file, there.line)
 
 
 def _is_one_place(here: Site | None, there: Site | None) -> bool:

@@ -101,15 +101,25 @@ _SCALED_LIMITS: Final = {
     "1 - cos(a * x)": "a * a * x / 2",
 }
 """The same of what is scaled before, as a wave number times a distance is."""
-SCALED_LIMITS: Final = tuple(
-    reformulation(
-        f"the limit of {_in_parentheses(of(above))} / x where x is 0",
-        f"({of(above)}) / x",
-        f"where(x == 0, {of(limit)}, ({of(above)}) / where(x == 0, 1, x))",
-    )
-    for above, limit in _SCALED_LIMITS.items()
-    # in the order in which the factors are multiplied, which decides about the last digits
-    for of in (str, "b * ({})".format)
+SCALED_LIMITS: Final = (
+    *(
+        reformulation(
+            f"the limit of {_in_parentheses(of(above))} / x where x is 0",
+            f"({of(above)}) / x",
+            f"where(x == 0, {of(limit)}, ({of(above)}) / where(x == 0, 1, x))",
+        )
+        for above, limit in _SCALED_LIMITS.items()
+        # in the order in which the factors are multiplied, which decides about the last digits
+        for of in (str, "b * ({})".format)
+    ),
+    *(
+        reformulation(
+            f"the limit of {name}(a * x) / {name}(x) where x is 0",
+            f"{name}(a * x) / {name}(x)",
+            f"where(x == 0, a, {name}(a * x) / {name}(where(x == 0, 1, x)))",
+        )
+        for name in ("sin", "sinh")
+    ),
 )
 LIMITS: Final = (
     *(

@@ -252,8 +252,31 @@ def bias_correction_of_step_zero() -> None:
     CountingLate([weight]).step()
 
 
+def rate_of_infinity() -> None:
+    weight = torch.tensor([[2.0, 1.0], [1.0, 3.0]], requires_grad=True)
+    for rate in (0.1, math.inf, 0.1):
+        loss = (torch.ones(1, 2) @ weight).square().sum()
+        weight.grad = None
+        loss.backward()
+        torch.optim.SGD([weight], lr=rate).step()
+
+
+def weights_that_are_divided_by_infinity() -> Tensor:
+    weights = torch.exp(torch.tensor([[1.0, 95.0], [2.0, 3.0]]))
+    weights = weights / weights.sum(0)
+    return weights / weights.sum(1, keepdim=True)
+
+
+def halves_between_equal_angles() -> tuple[Tensor, Tensor]:
+    angle = torch.acos(torch.tensor([1.0, 0.5]))
+    return torch.sin(0.25 * angle) / torch.sin(angle), torch.sin(0.75 * angle) / torch.sin(angle)
+
+
 ONE: tuple[Program, ...] = (
     bias_correction_of_step_zero,
+    rate_of_infinity,
+    weights_that_are_divided_by_infinity,
+    halves_between_equal_angles,
     infinity_that_came_in,
     hazard_of_a_duration_of_zero,
     rate_that_is_too_high,

@@ -47,6 +47,25 @@ class Two(nn.Module):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_step_that_a_scaler_skips_is_no_use_of_clipped_gradients(kind: str) -> None:
+    model = Two()
+    optimizer = torch.optim.Adam(model.parameters(), **KINDS[kind])
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**20)
+
+    def work() -> None:
+        with torch.autocast("cpu", dtype=torch.float16):
+            loss = model(torch.ones(64, 2)).sum()
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+
+    report = traced(work)
+    assert (report.verdict, report.damaging) == ("clean", ())
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_division_by_zero_in_adam_is_named_with_its_parameter(kind: str) -> None:
     model = Two()
     optimizer = torch.optim.Adam(model.parameters(), eps=0.0, **KINDS[kind])

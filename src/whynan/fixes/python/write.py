@@ -337,7 +337,7 @@ class Writer:
         values: list[Written] = []
         keywords: dict[str, Written] = {}
         parameters = signatures.SIGNATURES.get(signatures.canonical(name)[0], ("input",))
-        left_out = False
+        left_out = is_total = False
         total: str | None = None
         for i, argument in enumerate(node.args):
             given = match.variables.get(argument.id) if isinstance(argument, ast.Name) else None
@@ -350,8 +350,13 @@ class Writer:
                 values.append(self.replacement(argument, match, counts))
         for keyword in node.keywords:
             given = match.variables.get(keyword.value.id) if isinstance(keyword.value, ast.Name) else None
-            if keyword.arg is not None and not isinstance(given, Missing):
+            if isinstance(given, Missing) and keyword.arg == "dim":
+                is_total = True
+            elif keyword.arg is not None and not isinstance(given, Missing):
                 keywords[keyword.arg] = self.replacement(keyword.value, match, counts)
+        if is_total:
+            # over all elements there is none to keep
+            keywords.pop("keepdim", None)
         if match.dtype is not None and name in _SOFTMAX:
             keywords["dtype"] = self.term(match.dtype)
         if name in _OVER_ALL and total in TORCH.having("row-reduction"):

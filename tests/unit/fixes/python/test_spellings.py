@@ -30,6 +30,7 @@ from tests.unit.fixes.python.mended import (
 )
 from whynan.fixes.candidates import Candidate
 from whynan.records.intents import FixIntent
+from whynan.rules.intents import reformulation
 
 GAP = torch.tensor([[0.0, 300.0]])
 LARGE = torch.tensor([[100.0, 1.0]])
@@ -37,6 +38,12 @@ LOW = torch.tensor([[-200.0, 1.0]])
 HIGH = torch.tensor([[200.0, 1.0]])
 ZERO = torch.tensor([[0.0, 0.0]])
 ONE_ZERO = torch.tensor([[0.0, 0.5]])
+NOTHING = torch.tensor([[1.0, 2.0]])
+COUNTED = reformulation(
+    "the mean over what there is",
+    "mean(x, d, k)",
+    "sum(x / clamp(sum(ones_like(x), dim=d, keepdim=True), min=1), d, k)",
+)
 GOOD = torch.tensor([[0.5, 1.25]])
 
 CASES = [
@@ -87,6 +94,7 @@ CASES = [
     (NORM, ZERO, "(x * x).sum(-1, keepdim=True) ** 0.5", "(x * x).sum(-1, keepdim=True) ** 0.5"),
     (NORM, ZERO, "s = torch.square(x)\nn = s.sum(dim=1)\nn.pow(.5)", "n.pow(.5)"),
     (ROOT_EPSILON, ZERO, "x.sqrt()", "x.sqrt()"),
+    (COUNTED, NOTHING, "x[x > 9].mean()", "x[x > 9].mean()"),
 ]
 
 

@@ -145,7 +145,7 @@ class Damage:
     def taint_outputs(self, live: LiveEvent, old: OriginalArguments, bad: list[int]) -> None:
         """An event read a birth or a tainted value, and wrote something finite."""
         operator = live.row.operator
-        if operator.value_free or operator.view or _asks(operator, old.arguments):
+        if operator.value_free or operator.view or _asks(operator, old.arguments) or _is_skipped(old.arguments):
             return
         everything = self._sources(old)
         if everything and all(output.dtype is torch.bool for output in live.written):
@@ -225,6 +225,12 @@ class Damage:
 
 def _place(site: Site | None) -> tuple[object, ...] | None:
     return None if site is None else (site.file, site.line, site.column, site.end_line, site.end_column)
+
+
+def _is_skipped(arguments: interventions.Arguments) -> bool:
+    """Whether a fused optimizer is told by a loss scaler to change nothing."""
+    found = arguments[1].get("found_inf")
+    return isinstance(found, torch.Tensor) and bool(found.any())
 
 
 def _asks(operator: Operator, arguments: interventions.Arguments) -> bool:
