@@ -163,8 +163,13 @@ def _is_of_literal(one: Finding, other: Finding) -> bool:
 
 def _is_made_of_literal(one: Finding, other: Finding) -> bool:
     """Whether a birth was computed of a parameter that an update has made a constant of the program's."""
-    known = one.birth == "literal" and one.phase == "optimizer" and _is_born(other) and one.site != other.site
-    return known and (one.op, one.site) in {(link.op, link.site) for link in other.chain if link.role == "cause"}
+    known = one.birth == "literal" and _is_born(other) and one.site != other.site
+    return known and bool(_updates_of(one, "cause", "birth") & _updates_of(other, "cause"))
+
+
+def _updates_of(finding: Finding, *roles: str) -> set[object]:
+    """The operations of optimizers among a finding's causes, or that it is."""
+    return {(link.op, link.site) for link in finding.chain if link.role in roles and link.phase == "optimizer"}
 
 
 def _is_derivative_of_literal(one: Finding, other: Finding) -> bool:

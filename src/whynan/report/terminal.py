@@ -378,7 +378,7 @@ def _finding(
     bad_at = wording.bad_step(finding, report.run.history)
     page.heading(wording.headline(finding, raised=raised, bad_at=bad_at), right, _SEVERITY[finding.severity])
     page.blank()
-    _add_birth(page, finding, line_of, "" if like is None else like[1])
+    _add_birth(page, finding, line_of, like)
     lost = finding.birth is None and finding.element.value is None
     page.row("element", wording.element(finding.element, entered=finding.birth == "entered", lost=lost))
     if like is None:
@@ -403,12 +403,14 @@ def _finding(
         page.row("", wrong)
 
 
-def _add_birth(page: Page, finding: Finding, line_of: LineOf, like: str) -> None:
+def _add_birth(page: Page, finding: Finding, line_of: LineOf, like: tuple[Finding, str] | None) -> None:
     # of silent damage nothing was born
     page.items("at" if finding.birth is None else "born", wording.birth_place(finding), "  ")
     op = finding.op or ""
-    if like:
-        page.row("", f"the expression of {like}{f', {op}' if op else ''}")
+    if like is not None:
+        page.row("", f"the expression of {like[1]}{f', {op}' if op else ''}")
+        if like[0].library_site != finding.library_site:
+            _add_library_line(page, finding, line_of)
         return
     lines = () if finding.site is None else excerpt(finding.site, line_of)
     for number, line in enumerate(lines, 1):
@@ -419,6 +421,10 @@ def _add_birth(page: Page, finding: Finding, line_of: LineOf, like: str) -> None
         page.row("node", node)
     if finding.made_of:
         page.row("", finding.made_of)
+    _add_library_line(page, finding, line_of)
+
+
+def _add_library_line(page: Page, finding: Finding, line_of: LineOf) -> None:
     if finding.library_site is not None:
         page.items("inside", wording.place(finding.library_site), "  ")
         for line in excerpt(finding.library_site, line_of):

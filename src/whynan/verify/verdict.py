@@ -66,6 +66,8 @@ _MOST_WHOLE: Final = 4096
 """The same of one that does not fail any more when it is cut down, as a product of very many factors."""
 _MOST_LIGHT: Final = 1 << 19
 """The same where each of its numbers is read once, as in a sum of very many."""
+_ABOUT: Final = 2.0
+"""By such a factor may a logarithm be off that is known by its rounding alone."""
 
 
 class RejectedError(Exception):
@@ -291,7 +293,9 @@ class Judgement:
             if found is not None:
                 raise RejectedError(wording.implausible_value_text(name, found))
             # a logarithm out of its domain by rounding is known as far as that
-            known_otherwise = np.isfinite(nearest.get(name, np.nan)) | rounded.get(name, False)
+            least = nearest.get(name, np.nan) / _ABOUT
+            is_about = (np.abs(new[name]) >= least) & (np.abs(new[name]) <= least * _ABOUT**2)
+            known_otherwise = is_about | rounded.get(name, False)
             stated += inexact(name, old, np.where(known_otherwise, np.nan, new[name]), dtype, truth)
         if self.strict and self._by_element(case) and (there := steep("0", case, new, known)).any():
             exact = known["0"].values

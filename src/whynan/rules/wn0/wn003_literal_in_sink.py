@@ -89,7 +89,8 @@ def match(finding: Finding) -> Explanation | None:
 
 def _of_the_update(finding: Finding) -> bool:
     """Whether an operation of the optimizer's own was given the value as a Python number."""
-    sources = [link for link in finding.chain if link.role in ("cause", "birth")]
+    causes = [link for link in finding.chain if link.role == "cause"]
+    sources = causes or [link for link in finding.chain if link.role == "birth"]
     return bool(sources) and all(link.phase == "optimizer" and link.op is not None for link in sources)
 
 

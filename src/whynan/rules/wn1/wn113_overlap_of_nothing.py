@@ -56,7 +56,9 @@ _WHY: Final = "Where both boxes or masks are empty there is nothing to overlap: 
 def _is_one(term: NormalForm) -> bool:
     for found in matches(_OVERLAP, term):
         a, b, size = (found.terms[name] for name in "aby")
-        if fits(_SIZES, size) and sources(size, a, b) == frozenset((a, b)):
+        # what a number is taken off is 0 where there is something: a count of 1, less 1
+        is_less = fits("A + ...", size, where=lambda found: found.numbers["A"] != 0)
+        if fits(_SIZES, size) and not is_less and sources(size, a, b) == frozenset((a, b)):
             return True
     return False
 
