@@ -168,6 +168,8 @@ class Refusals:
     refused: list[OutsideAccess] = field(default_factory=lambda: list[OutsideAccess]())
     profiling: bool = False
     """The profile function raises a refusal, upon which Python is about to take it away."""
+    pausing: bool = False
+    """The profile function is being taken away, or put back, for work of whynan's own."""
 
     def refuse(self, what: str) -> NoReturn:
         """Raise `OutsideAccess` for what the program is about to do, a clause without its subject."""
@@ -188,11 +190,37 @@ _current: Refusals | None = None
 _hooked = False
 
 
+def pause() -> Profile | None:
+    """Have no calls looked at while whynan itself works in a replay; gives what ``resume`` is to be given."""
+    held = _current
+    if held is None or held.thread != get_ident():
+        return None
+    profile: Any = sys.getprofile()
+    _set_profile(held, None)
+    return profile
+
+
+def resume(profile: Profile | None) -> None:
+    """The program goes on, and its calls are looked at again."""
+    if profile is not None and _current is not None:
+        _set_profile(_current, profile)
+
+
+def _set_profile(held: Refusals, profile: Profile | None) -> None:
+    held.pausing = True
+    try:
+        sys.setprofile(profile)
+    finally:
+        held.pausing = False
+
+
 def _hook(event: str, args: tuple[Any, ...]) -> None:
     held = _current
     if held is None or held.thread != get_ident():
         return
     if event == "sys.setprofile":
+        if held.pausing:
+            return
         # where this raises, Python leaves the function that there is
         if not held.profiling:
             held.refuse("sets a profile function")

@@ -16,6 +16,7 @@ import numpy as np
 
 from whynan.faults import report_internal_error
 from whynan.ops.signatures import MODULES
+from whynan.replay.sandbox import pause, resume
 from whynan.verify.in_place.instrument import CONSTRUCTION, SHOW, TELL, instrument_function, instrument_functions
 from whynan.verify.in_place.swap import swap_code
 
@@ -136,18 +137,24 @@ class Recorder:
     def tell(self, place: int) -> None:
         """A frame has come to a place; nothing that fails here reaches it."""
         if self._on:
+            profile = pause()
             try:
                 self._visit(place, sys._getframe(1))
             except Exception:
                 self._fail()
+            finally:
+                resume(profile)
 
     def show(self, number: int, value: Any) -> Any:
         """An expression has given a value, which is given back."""
         if self._on:
+            profile = pause()
             try:
                 self._show(self._function.expressions[number], value, sys._getframe(1))
             except Exception:
                 self._fail()
+            finally:
+                resume(profile)
         return value
 
     def _fail(self) -> None:
@@ -380,7 +387,11 @@ def _attribute(value: Any, name: str) -> Any:
         if isinstance(inside, dict) and name in inside:
             return inside[name]
     classes = value.__mro__ if isinstance(value, type) else type(value).__mro__
-    shared = next((vars(cls)[name] for cls in classes if name in vars(cls)), _MISSING)
+    shared = _MISSING
+    for cls in classes:
+        if name in cls.__dict__:
+            shared = cls.__dict__[name]
+            break
     if isinstance(shared, types.MemberDescriptorType) and not isinstance(value, type):
         return _slot(shared, value)
     if hasattr(type(shared), "__set__"):
@@ -431,6 +442,8 @@ def _slot(descriptor: Any, value: Any) -> Any:
 
 def _is_plain_tensor(value: Any) -> bool:
     """Whether a value is a dense tensor of torch's own, with values: no subclass, none of a transformation's."""
+    if type(value).__name__ not in ("Tensor", "Parameter", "Buffer"):
+        return False
     import torch
 
     from whynan.capture.torch.shadow_memory import is_wrapped
