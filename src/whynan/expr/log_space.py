@@ -39,6 +39,10 @@ class LogSpace:
     """Whether the terms of a sum are divided where the sum is divided by."""
     floors: bool = False
     """Whether the logarithm of what has no exponential, as a mask, ends at the least number: no row of it is -Inf."""
+    weighs: bool = False
+    """Whether what has no exponential, as the weights of a mixture, stays a factor in a sum: it may be 0."""
+    names: tuple[tuple[str, str], ...] = ()
+    """What parts of the formula are called: pairs of a name and an expression."""
     guards: tuple[str, ...] = ()
     """The selections that the term is a branch of: what is written around what may be out of a logarithm's domain."""
     bare: int = 0
@@ -78,6 +82,8 @@ class LogSpace:
     def _own(self, term: Term, depth: int) -> str | None:
         if term.name in ("mul", "add"):
             return self._product(term, depth) if term.name == "mul" else self._sum(term, depth)
+        if self.weighs and term.name == "sum" and (found := self._weighted_sum(term, depth)) is not None:
+            return found
         tensors = term.child("tensors")
         if tensors is not None:
             return self._list(term, tensors, depth)
@@ -108,6 +114,28 @@ class LogSpace:
             return self._variable(value)
 
         return _PLACE.sub(written, formula).replace("-1 * ", "-", 1)
+
+    def _weighted_sum(self, term: Term, depth: int) -> str | None:
+        """A sum of weights times exponentials, each of these by the greatest of them."""
+        known, along, made = (self.match, self.gains, self.bare), term.child("dim"), term.operands[0]
+        while made.name == "leaf" and (following := self._meaning(made)) is not None:
+            made = following
+        factors = [(factor, self.log(factor, depth - 1)) for factor in made.operands] if made.name == "mul" else []
+        rest = [factor for factor, log in factors if log is None]
+        weights = [factor for factor in rest if not is_divisor(factor) and factor.name != "number"]
+        exponent = product_of([factor for factor, _ in factors if factor not in weights])
+        log = self.log(exponent, depth - 1) if weights and len(rest) < len(factors) else None
+        if log is None or along is None or self.names or coefficient(made)[0] <= 0:
+            self.match, self.gains, self.bare = known
+            return None
+        self._take(term)
+        self._take(made)
+        weight, dim = self._variable(product_of(weights)), self._variable(along)
+        keep = term.child("keepdim")
+        kept = f", keepdim={self._variable(keep)}" if keep is not None else ""
+        greatest = f"detach(amax({log}, dim={dim}, keepdim=True))"
+        self.names = ("exponent", log), ("greatest", greatest)
+        return f"log(sum({weight} * exp(({log}) - {greatest}), dim={dim}{kept})) + amax({greatest}, dim={dim}{kept})"
 
     def _list(self, term: Term, tensors: Term, depth: int) -> str | None:
         """Tensors that are joined, of which the source has each."""
@@ -277,20 +305,23 @@ def moved_operand(place: Place, node: object) -> ast.expr | None:
             return None
 
 
-def logarithms(reader: Reader, term: Term) -> list[tuple[str, Match]]:
-    """The formulas in log space of a term that is a logarithm, each with what it takes in; none if nothing is gained.
+def logarithms(reader: Reader, term: Term) -> list[tuple[str, Match, tuple[tuple[str, str], ...]]]:
+    """The formulas in log space of a term that is a logarithm, each with what it takes in and the names of its parts.
+
+    There is none if nothing is gained.
 
     The second divides the terms of a sum, where that is another one: its operands have to be of as many dimensions. The
-    third has a least number in place of the logarithm of a 0, of which a row may have nothing else.
+    third has a least number in place of the logarithm of a 0, of which a row may have nothing else; the fourth leaves
+    weights as they are.
     """
     scale, parts = coefficient(term)
     if len(parts) != 1 or parts[0].name != "log":
         return []
-    made: dict[str, Match] = {}
-    for divides, floors in ((False, False), (True, False), (False, True)):
+    made: dict[str, tuple[Match, tuple[tuple[str, str], ...]]] = {}
+    for form in ({}, {"divides": True}, {"floors": True}, {"weighs": True}):
         match = Match(nodes=term.own | parts[0].own, factors=() if scale == 1 else (number(scale),))
-        found = LogSpace(reader, match, divides=divides, floors=floors)
+        found = LogSpace(reader, match, **form)
         formula = found.log(parts[0].operands[0])
         if formula is not None and found.gains:
-            made.setdefault(formula, found.match)
-    return list(made.items())
+            made.setdefault(formula, (found.match, found.names))
+    return [(formula, *rest) for formula, rest in made.items()]

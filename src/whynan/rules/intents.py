@@ -96,6 +96,7 @@ _INVERSE_LIMITS: Final = {
 }
 _SCALED_LIMITS: Final = {
     **dict.fromkeys(("sin(a * x)", "sinh(a * x)", "tan(a * x)", "tanh(a * x)"), "a"),
+    **dict.fromkeys(("sin(a * x / c)", "sinh(a * x / c)", "tan(a * x / c)", "tanh(a * x / c)"), "a / c"),
     "exp(a * x) - 1": "a * (1 + a * x / 2)",
     "1 - exp(-a * x)": "a * (1 - a * x / 2)",
     "1 - cos(a * x)": "a * a * x / 2",

@@ -295,10 +295,12 @@ def _log_space_candidates(spot: Spot) -> list[Candidate]:
     return []
 
 
-def _log_space_candidate(spot: Spot, root: Root, formula: str, match: Match) -> Candidate | None:
+def _log_space_candidate(
+    spot: Spot, root: Root, formula: str, match: Match, names: tuple[tuple[str, str], ...]
+) -> Candidate | None:
     if spot.birth not in match.nodes:
         return None
-    intent = FixIntent(_IN_LOG_SPACE, "reformulation", "log(x)", formula)
+    intent = FixIntent(_IN_LOG_SPACE, "reformulation", "log(x)", formula, names)
     for naming in NAMINGS:
         with suppress(UnwritableError):
             editor = Editor(spot.reader, naming, spot.numbers)
