@@ -318,9 +318,9 @@ def logarithms(reader: Reader, term: Term) -> list[tuple[str, Match, tuple[tuple
     if len(parts) != 1 or parts[0].name != "log":
         return []
     made: dict[str, tuple[Match, tuple[tuple[str, str], ...]]] = {}
-    for form in ({}, {"divides": True}, {"floors": True}, {"weighs": True}):
+    for form in ("", "divides", "floors", "weighs"):
         match = Match(nodes=term.own | parts[0].own, factors=() if scale == 1 else (number(scale),))
-        found = LogSpace(reader, match, **form)
+        found = LogSpace(reader, match, divides=form == "divides", floors=form == "floors", weighs=form == "weighs")
         formula = found.log(parts[0].operands[0])
         if formula is not None and found.gains:
             made.setdefault(formula, (found.match, found.names))

@@ -96,8 +96,8 @@ def _of_the_update(finding: Finding) -> bool:
 
 def _number_of_the_update(finding: Finding) -> Explanation | None:
     """A NaN that an optimizer's own operation makes of a Python number which is Inf, where the gradient is 0."""
-    numbers = (o.value for o in finding.element.operands if o.index is None and o.shape is None and o.value is not None)
-    bad = next((number for number in numbers if math.isinf(number)), None)
+    numbers = (o.value for o in finding.element.operands if o.index is None and o.shape is None)
+    bad = next((number for number in numbers if isinstance(number, float) and math.isinf(number)), None)
     if bad is None or finding.birth != "invalid" or not is_in_library_step(finding):
         return None
     return _setting(finding, number_text(bad))

@@ -21,6 +21,7 @@ from whynan.rules import intents
 from whynan.rules.arguments import arguments_of, operands_of
 from whynan.rules.catalogue import rules
 from whynan.run.fix.file import RUN_AGAIN, Editable, open_editable, replace_files
+from whynan.run.proof.ignored_batches import ignored_texts
 from whynan.run.proof.masked_products import masked_texts
 from whynan.run.proof.omissions import row_texts, sample_texts
 
@@ -268,9 +269,10 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix, known: Known) 
     comes_in = finding.birth == "entered" or finding.data is not None
     entered = (*row_texts(text), *sample_texts(path, text, fix.patch or "")) if comes_in else ()
     masked = masked_texts(text, fix.patch or "") if "torch.where" in (fix.patch or "") else ()
+    skipped = ignored_texts(text, fix.patch or "") if finding.rule == "WN602" else ()
     of_numpy = () if proved is None else _numpy_texts(path, text, births[1:], proved)
     trained = (change.edited for change in source.training_changes(path, text))
-    for each in itertools.chain(texts, entered, masked, of_numpy, trained):
+    for each in itertools.chain(texts, entered, masked, skipped, of_numpy, trained):
         if each != text and proved is not None and read_diff(source.patch(path, text, each)).hunks == proved.hunks:
             return each
     if finding.site is not None and len(_diffs(fix)) == 1:

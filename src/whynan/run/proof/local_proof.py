@@ -64,7 +64,7 @@ class Origin:
     def of(cls, finding: Finding) -> Origin:
         """That of a finding's operands."""
         values = (operand.value for operand in finding.element.operands)
-        has_infinity = any(value is not None and math.isinf(value) for value in values)
+        has_infinity = any(isinstance(value, float) and math.isinf(value) for value in values)
         # one that was born would be the finding itself
         return cls(saturating(finding), has_infinity and finding.birth == "invalid")
 

@@ -210,6 +210,7 @@ class _Proving:
             lambda: self._numpy_fixes(finding),
             lambda: self._mask_fixes(finding),
             lambda: self._omission_fixes(finding, source),
+            lambda: self._batch_fixes(finding, source),
             lambda: self._training_fixes(finding),
             lambda: self._whole_in_float32(finding, source),
         )
@@ -380,6 +381,20 @@ class _Proving:
         if any(fix.verdict.status in APPLICABLE for fix in made):
             return made
         return (*made, *self._sample_fixes(finding))
+
+    def _batch_fixes(self, finding: Finding, source: ProgramText) -> tuple[Fix, ...]:
+        """The edit with which a loop leaves out a batch without targets for a loss that a library computes."""
+        from whynan.run.proof.ignored_batches import without_ignored_batch
+
+        if finding.rule != "WN602" or finding.library_site is None:
+            return ()
+        for found in without_ignored_batch(source.text, source.path, finding):
+            if self._trials.is_over():
+                break
+            fix = self._omission_fix(finding, source, found)
+            if fix.verdict.status in APPLICABLE:
+                return (fix,)
+        return ()
 
     def _sample_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The edit that leaves out the samples of a loader's dataset that came in bad, where the program goes on."""

@@ -1,0 +1,100 @@
+"""Batches of which a loss has nothing to average: a loop leaves out one whose targets are all to be ignored."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING, Final
+
+from whynan.run.proof.omissions import Omission
+from whynan.source.text import Place, is_python, place_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from whynan.records import Finding
+
+_TARGETS: Final = re.compile(r"labels?|targets?|tgt|y", re.IGNORECASE)
+"""What a call names what a loss is compared with."""
+_SKIPPED: Final = re.compile(r"\+\s*if \((.{1,80}) == (-?\d{1,9})\)\.all\(\):\s*")
+"""The line that a change adds ahead of a call."""
+_FORMS: Final = ("{}", "{}[..., 1:]")
+"""The targets, and those of a model that predicts the next of each."""
+_MOST: Final = 4
+
+
+def without_ignored_batch(text: str, path: str, finding: Finding) -> Iterator[Omission]:
+    """The edits that go on with the next batch where all targets of a call are the index that its loss ignores."""
+    place = place_of(text)
+    ignored = next((o.value for o in finding.element.operands if o.name == "ignore_index"), None)
+    call = place.node_of(finding.site) if finding.site is not None else None
+    if call is None or not isinstance(ignored, int | float) or not float(ignored).is_integer():
+        return
+    statement = place.statement(call)
+    if not _is_in_loop(place, statement):
+        return
+    calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
+    targets = list(dict.fromkeys(target for each in calls for target in _targets(place, each)))[:_MOST]
+    for form in _FORMS:
+        for target in targets:
+            edited = _skipping(place, statement, form.format(target), int(ignored))
+            if edited is not None:
+                which = f"a batch in which all of {form.format(target)} are {int(ignored)}"
+                lost = f"{which} is left out, with the rest of that turn of the loop: nothing is learned from it"
+                yield Omission("no batch without a target", path, edited, lost)
+
+
+def ignored_texts(text: str, patch: str) -> list[str]:
+    """All that leaving out batches makes of a file's text, of what a report's patch asks ahead of a call."""
+    asked = {found.groups() for line in patch.splitlines() if (found := _SKIPPED.fullmatch(line)) is not None}
+    place, made = place_of(text), list[str | None]()
+    statements = dict.fromkeys(place.statement(node) for node in place.parents if isinstance(node, ast.Call))
+    for statement in statements if asked else ():
+        calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
+        known = {form.format(t) for each in calls for t in _targets(place, each) for form in _FORMS}
+        for target, ignored in sorted(asked):
+            if target in known and _is_in_loop(place, statement):
+                made.append(_skipping(place, statement, target, int(ignored)))
+    return [each for each in made if each is not None]
+
+
+def _targets(place: Place, call: ast.Call) -> Iterator[str]:
+    """The arguments of a call that may be what its loss is compared with, as the source writes them."""
+    for keyword in call.keywords:
+        if keyword.arg is None and isinstance(keyword.value, ast.Name):
+            yield f'{keyword.value.id}["labels"]'
+        elif keyword.arg is not None and _TARGETS.fullmatch(keyword.arg) and _is_read(keyword.value):
+            yield place.code(keyword.value)
+    for argument in call.args:
+        if _is_read(argument):
+            yield place.code(argument)
+
+
+def _is_read(node: ast.expr) -> bool:
+    """Whether an expression is a name, or an element or attribute of one, which may be read twice as well as once."""
+    while isinstance(node, ast.Attribute) or (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)):
+        node = node.value
+    return isinstance(node, ast.Name)
+
+
+def _is_in_loop(place: Place, statement: ast.stmt) -> bool:
+    """Whether a statement may be followed by the next turn of a loop of its function."""
+    for up in place.above(statement):
+        if isinstance(up, ast.For | ast.While):
+            return statement not in up.orelse
+        if not isinstance(up, ast.With | ast.If | ast.Try):
+            return False
+    return False
+
+
+def _skipping(place: Place, statement: ast.stmt, target: str, ignored: int) -> str | None:
+    """The text in which a loop goes on ahead of a statement where all of a target is one number."""
+    start = place.line_start(statement.lineno)
+    indent = place.text[start : place.span(statement)[0]]
+    if indent.strip():
+        return None
+    newline = "\r\n" if "\r\n" in place.text else "\n"
+    step = "\t" if "\t" in indent else "    "
+    lines = f"{indent}if ({target} == {ignored}).all():{newline}{indent}{step}continue{newline}"
+    edited = place.text[:start] + lines + place.text[start:]
+    return edited if is_python(edited) else None
