@@ -72,3 +72,12 @@ def test_the_zero_point_of_a_range_that_is_nothing_is_no_overlap(first: Callable
         return least / ((greatest - least) / 15)
 
     assert first(program)["rule"] == "WN101"
+
+
+def test_a_count_of_one_less_one_is_no_empty_mask(first: Callable[..., dict[str, str]]) -> None:
+    def program() -> object:
+        x, mask = torch.tensor([3.0, 1.0, 2.0]), torch.tensor([0.0, 1.0, 0.0])
+        variance = (((x - 1.0) ** 2 * mask).sum() / mask.sum()) * mask.sum() / (mask.sum() - 1)
+        return variance.sqrt()
+
+    assert first(program)["rule"] == "WN601"

@@ -134,3 +134,15 @@ def test_one_form_is_right_where_what_is_divided_is_not_of_the_shape_of_the_sum(
     square = torch.tensor([[0.5, 1.25, -0.75], [0.25, -1.0, 2.0], [1.0, 0.5, 0.0]])
     text = function(f"return {last}", "x, y")
     assert is_cured(text, mended(text, last).edited, (square + 200, Y), (square, Y))
+
+
+def test_weights_of_which_some_are_0_stay_weights() -> None:
+    last = "torch.log(p)"
+    text = function(f"p = (y * torch.exp(-x.square() / 2) / 2.5).sum(1)\nreturn {last}", "x, y")
+    made = [one.edited for one in all_of(text, last) if isinstance(one, Candidate)]
+    (weighted,) = [edited for edited in made if "logsumexp" not in edited]
+    assert is_cured(text, weighted, (X + 100, Y), (X, Y))
+    some = Y * torch.tensor([0.0, 1.0, 1.0])
+    for edited in made:
+        weights = computed(edited, X + 100, some)[1][1]
+        assert bool(weights.isfinite().all()) is (edited == weighted)

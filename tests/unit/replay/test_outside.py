@@ -438,3 +438,18 @@ def test_a_clock_and_a_draw_are_no_outside() -> None:
         time.time()
         random.random()
     assert not held.refused
+
+
+def test_work_of_our_own_is_not_looked_at_and_what_follows_is() -> None:
+    with held_back() as held:
+        profile = sandbox.pause()
+        try:
+            assert sys.getprofile() is None
+        finally:
+            sandbox.resume(profile)
+        assert sys.getprofile() is profile is not None
+        with pytest.raises(OutsideAccess):
+            sys.setprofile(None)
+        assert sys.getprofile() is profile
+    assert len(held.refused) == 1
+    assert sandbox.pause() is None

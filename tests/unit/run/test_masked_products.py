@@ -150,3 +150,28 @@ def test_a_mask_that_is_made_later_does_not_choose_ahead() -> None:
 
 def test_torch_is_imported_where_it_is_not() -> None:
     assert all(edited.startswith("import torch\n") for edited in choices(torch.tensor([[1.0, 1.0], [0.0, 1.0]]), HOLED))
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(
+    ("mask", "change"),
+    [
+        ("1 - keep", "torch.where(1 - keep == 0, 0, -torch.inf)"),
+        # what is written anew would be float32
+        ("(1 - keep).half()", None),
+    ],
+)
+def test_an_infinity_that_is_meant_stays(loaded: Callable[[str], ModuleType], mask: str, change: str | None) -> None:
+    text = f"""
+import torch
+
+keep = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
+
+def attention():
+    bias = ({mask}) * -torch.inf
+    return (bias.float() + 1).softmax(-1)
+"""
+    (finding,) = whynan.explain(loaded(text).attention, rerun=True).findings
+    fix = finding.fixes[0]
+    assert (finding.rule, fix.verdict.status) == ("WN506", "guarded")
+    assert change is None or added(fix) == [f"bias = {change}"]

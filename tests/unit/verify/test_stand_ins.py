@@ -398,3 +398,21 @@ def test_what_is_stated_of_a_large_input_is_known_of_a_part_of_it() -> None:
     assert found.status == "distorting"
     found = judge(lambda x: x.log(), ended, [{"x": given["x"]}], kind="guard")
     assert (found.status, [s.count for s in found.stand_ins]) == ("guarded", [None])
+
+
+def test_a_quotient_of_nothing_is_stated_beside_a_logarithm_too() -> None:
+    def gain(x: Any) -> Any:
+        return ((2**x - 1) / torch.log2(torch.arange(2.0, x.shape[1] + 2))).sum(1)
+
+    def ndcg(x: Any, y: Any, found: Callable[[Any], Any]) -> Any:
+        return gain(x) / found(gain(y))
+
+    grades = torch.tensor([[3.0, 0.0, 1.0, 2.0], [0.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 2.0]])
+    found = judge(
+        lambda x, y: ndcg(x, y, lambda total: total),
+        lambda x, y: ndcg(x, y, lambda total: torch.where(total == 0, 1, total)),
+        [{"x": grades.flip(1), "y": grades.sort(1, descending=True).values}],
+        kind="guard",
+    )
+    assert found.status == "guarded"
+    assert [(given.lack, given.count) for given in found.stand_ins] == [("undefined", 1)]
