@@ -219,12 +219,20 @@ def _read_one_entry(one: Finding, other: Finding) -> bool:
 
 
 def _read_one_zero(one: Finding, other: Finding) -> bool:
-    """Whether two expressions of one function, of which one may fail in its derivative, read one 0 by one name."""
+    """Whether two expressions of one function, of which one may fail in its derivative, read one 0.
+
+    They do so by one name, or the one reads what was multiplied with it.
+    """
     if one.phase == other.phase or _function(one) is None or _function(one) != _function(other):
         return False
-    if _place_in_tensor(one) != _place_in_tensor(other) or not _zeros_read(one) & _zeros_read(other):
+    if _place_in_tensor(one) != _place_in_tensor(other) or not (_zeros_read(one) and _zeros_read(other)):
         return False
-    return _end_alike(_operand_causes(one), _operand_causes(other))
+    near, far = sorted((_operand_causes(one), _operand_causes(other)), key=len)
+    further = far[len(near) :]
+    if not further:
+        return bool(_zeros_read(one) & _zeros_read(other)) and _end_alike(near, far)
+    products = all(base_name(link.op or "") == "mul" for link in further)
+    return products and len(further) <= _MOST_BETWEEN and _end_alike(near, far[: len(near)])
 
 
 def _zeros_read(finding: Finding) -> set[str]:

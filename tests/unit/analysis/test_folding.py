@@ -272,7 +272,18 @@ def halves_between_equal_angles() -> tuple[Tensor, Tensor]:
     return torch.sin(0.25 * angle) / torch.sin(angle), torch.sin(0.75 * angle) / torch.sin(angle)
 
 
+def duration_of_zero_in_a_weibull_density() -> Tensor:
+    times = torch.tensor([0.5, 0.0, 2.0])
+    shape, scale = torch.full((3,), -0.5, requires_grad=True), torch.full((3,), 0.25, requires_grad=True)
+    survival = -(torch.pow(torch.exp(scale) * times, torch.exp(shape)))
+    density = shape + scale + (torch.exp(shape) - 1) * (scale + torch.log(times)) + survival
+    loss = -(torch.logsumexp(density, 0) + torch.logsumexp(survival, 0))
+    loss.backward()
+    return loss
+
+
 ONE: tuple[Program, ...] = (
+    duration_of_zero_in_a_weibull_density,
     bias_correction_of_step_zero,
     rate_of_infinity,
     weights_that_are_divided_by_infinity,
