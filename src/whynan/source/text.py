@@ -96,6 +96,13 @@ class Place(Syntax):
             starts.append(starts[-1] + len(line))
         return starts
 
+    def lines_ahead(self, statement: ast.stmt, *lines: str) -> tuple[int, int, str] | None:
+        """The edit that writes lines ahead of a statement, as far in as it is; None where it does not begin a line."""
+        start = self.line_start(statement.lineno)
+        indent = self.text[start : self.span(statement)[0]]
+        newline = "\r\n" if "\r\n" in self.text else "\n"
+        return None if indent.strip() else (start, start, "".join(f"{indent}{line}{newline}" for line in lines))
+
     def line_start(self, line: int) -> int:
         """The offset at which a line begins, from 1; the end of the text for the line after the last."""
         return self._starts[min(line, len(self._starts)) - 1]

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from whynan.run.proof.omissions import Omission
-from whynan.source.text import Place, is_python, place_of
+from whynan.source.text import Place, apply_edits, is_python, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,12 +89,7 @@ def _is_in_loop(place: Place, statement: ast.stmt) -> bool:
 
 def _skipping(place: Place, statement: ast.stmt, target: str, ignored: int) -> str | None:
     """The text in which a loop goes on ahead of a statement where all of a target is one number."""
-    start = place.line_start(statement.lineno)
-    indent = place.text[start : place.span(statement)[0]]
-    if indent.strip():
-        return None
-    newline = "\r\n" if "\r\n" in place.text else "\n"
-    step = "\t" if "\t" in indent else "    "
-    lines = f"{indent}if ({target} == {ignored}).all():{newline}{indent}{step}continue{newline}"
-    edited = place.text[:start] + lines + place.text[start:]
-    return edited if is_python(edited) else None
+    step = "\t" if "\t" in place.text[place.line_start(statement.lineno) : place.span(statement)[0]] else "    "
+    edit = place.lines_ahead(statement, f"if ({target} == {ignored}).all():", f"{step}continue")
+    edited = "" if edit is None else apply_edits(place.text, [edit])
+    return edited if edited and is_python(edited) else None

@@ -117,13 +117,8 @@ def _in_product(place: Place, product: ast.AST | None, factor: ast.expr, mask: a
 
 def _ahead(place: Place, anchor: ast.stmt, name: str, mask: str) -> str | None:
     """The text in which a name is chosen by a mask ahead of a statement that reads it."""
-    start = place.line_start(anchor.lineno)
-    indent = place.text[start : place.span(anchor)[0]]
-    if indent.strip():
-        return None
-    newline = "\r\n" if "\r\n" in place.text else "\n"
-    line = f"{indent}{name} = torch.where({mask} != 0, {name}, 0){newline}"
-    return _made(place, anchor, [(start, start, line)])
+    edit = place.lines_ahead(anchor, f"{name} = torch.where({mask} != 0, {name}, 0)")
+    return None if edit is None else _made(place, anchor, [edit])
 
 
 def _made(place: Place, at: ast.AST, edits: list[tuple[int, int, str]]) -> str | None:
