@@ -426,7 +426,7 @@ def selection_hint(finding: Finding, code: str) -> str:
     if found is not None:
         return f" Here {selection_text(found, 'the result')}; the derivative is computed all the same."
     back = backward_recurrence(finding)
-    if back is None or any(reach.kind in ("loss", "output") for reach in finding.reaches):
+    if back is None or any(reach.kind == "loss" for reach in finding.reaches):
         return ""
     line = f" at line {back.site.line}" if back.site is not None else ""
     return f" The {result(finding)} is not in the loss; the derivative{line} is computed from it all the same."

@@ -38,7 +38,7 @@ LOW = torch.tensor([[-200.0, 1.0]])
 HIGH = torch.tensor([[200.0, 1.0]])
 ZERO = torch.tensor([[0.0, 0.0]])
 ONE_ZERO = torch.tensor([[0.0, 0.5]])
-NOTHING = torch.tensor([[1.0, 2.0]])
+NOTHING = torch.tensor([[1.0, 0.5]])
 COUNTED = reformulation(
     "the mean over what there is",
     "mean(x, d, k)",
@@ -94,7 +94,7 @@ CASES = [
     (NORM, ZERO, "(x * x).sum(-1, keepdim=True) ** 0.5", "(x * x).sum(-1, keepdim=True) ** 0.5"),
     (NORM, ZERO, "s = torch.square(x)\nn = s.sum(dim=1)\nn.pow(.5)", "n.pow(.5)"),
     (ROOT_EPSILON, ZERO, "x.sqrt()", "x.sqrt()"),
-    (COUNTED, NOTHING, "x[x > 9].mean()", "x[x > 9].mean()"),
+    (COUNTED, NOTHING, "x[x > 1.2].mean()", "x[x > 1.2].mean()"),
 ]
 
 
