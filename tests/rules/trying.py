@@ -12,6 +12,8 @@ from tests.rules.operands import GIVEN, OPERANDS, SHORT, WITHOUT_HAZARD, Values
 from whynan.records.intents import FixIntent
 
 DTYPES: Final = ("float32", "float16", "bfloat16", "float64")
+FORWARD: Final = {("WN302", "sqrt(clamp(x, min=0))"), ("WN506", "where(m == 0, 0, c)")}
+"""What is put in place of an operation of which no gradient is wanted, as of a mask or in an optimizer's step."""
 _ROOM: Final = {"reformulation": 32.0, "guard": 2.0}
 """So many units of rounding may a healthy element differ by."""
 Found = tuple[list[Tensor], dict[str, Tensor]]
@@ -78,7 +80,7 @@ def tried(code: str, fix: FixIntent, dtype: str) -> list[str]:
     hazard = bad(torch.finfo(getattr(torch, dtype)))
 
     def given(values: Values) -> Values:
-        return tensors(values, dtype, forward_only=fix.forward_only)
+        return tensors(values, dtype, forward_only=(code, fix.replacement) in FORWARD)
 
     try:
         old = run(fix.pattern, given(good))

@@ -163,7 +163,7 @@ def _is_of_literal(one: Finding, other: Finding) -> bool:
 
 def _is_made_of_literal(one: Finding, other: Finding) -> bool:
     """Whether a birth was computed of a parameter that an update has made a constant of the program's."""
-    known = one.birth == "literal" and _is_born(other) and one.site != other.site
+    known = one.birth == "literal" and _is_born(other) and one.site != other.site and _reads_infinity(other)
     return known and bool(_updates_of(one, "cause", "birth") & _updates_of(other, "cause"))
 
 
@@ -312,10 +312,18 @@ def _have_run_away(one: Finding, other: Finding) -> bool:
 
 
 def _is_made_of_infinity(one: Finding, other: Finding) -> bool:
-    """Whether an Inf that was born has made a number what another birth fails on: what is divided by it is 0."""
+    """Whether an Inf that was born has made a number what another birth fails on: what is divided by it is 0.
+
+    What the other birth is led back to is an event that carries that Inf on, and no Inf that came from elsewhere.
+    """
     carried = {_event(link.op, link.site) for link in one.chain if link.role == "step"}
-    lost = {_event(link.op, link.site) for link in _operand_causes(other) if _holds_infinity(link)}
-    return one.birth in ("overflow", "pole") and not carried.isdisjoint(lost)
+    causes = _operand_causes(other)
+    is_lost = any(
+        _holds_infinity(link) and not _is_infinite(link.typed_summary.values.get("result")) for link in causes
+    )
+    first = next((link for link in other.chain if link.role == "cause"), None)
+    begins = first is not None and _holds_infinity(first) and _event(first.op, first.site) in carried
+    return one.birth in ("overflow", "pole") and is_lost and begins
 
 
 def _holds_infinity(link: ChainLink) -> bool:
@@ -323,7 +331,17 @@ def _holds_infinity(link: ChainLink) -> bool:
     values = link.typed_summary.values
     operands = values.get("operands")
     known = (*(operands if isinstance(operands, (list, tuple)) else ()), values.get("high"), values.get("low"))
-    return any(isinstance(number, float) and math.isinf(number) for number in (*known, values.get("result")))
+    return any(map(_is_infinite, (*known, values.get("result"))))
+
+
+def _is_infinite(number: object) -> bool:
+    return isinstance(number, float) and math.isinf(number)
+
+
+def _reads_infinity(finding: Finding) -> bool:
+    """Whether an operand of a birth, or what made it, is Inf."""
+    read = (number for o in finding.element.operands for number in (o.value, o.min, o.max))
+    return any(map(_is_infinite, read)) or any(map(_holds_infinity, finding.chain))
 
 
 def _is_pole_of(inner: Finding, outer: Finding) -> bool:

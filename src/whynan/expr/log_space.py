@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.expr.match import Match, Missing, is_divisor
 from whynan.expr.term import Term, coefficient, number, product_of, sum_of
+from whynan.floats import GREATEST_EXPONENTS
 from whynan.ops.table import TORCH
 from whynan.source.calls import function_of, operator_of
 
@@ -39,8 +40,9 @@ class LogSpace:
     """Whether the terms of a sum are divided where the sum is divided by."""
     floors: bool = False
     """Whether the logarithm of what has no exponential, as a mask, ends at the least number: no row of it is -Inf."""
-    weighs: bool = False
-    """Whether what has no exponential, as the weights of a mixture, stays a factor in a sum: it may be 0."""
+    weighs: str = ""
+    """Where what has no exponential, as the weights of a mixture, stays a factor in a sum, for it may be 0: the
+    greatest number whose exponential is finite."""
     names: tuple[tuple[str, str], ...] = ()
     """What parts of the formula are called: pairs of a name and an expression."""
     guards: tuple[str, ...] = ()
@@ -116,7 +118,7 @@ class LogSpace:
         return _PLACE.sub(written, formula).replace("-1 * ", "-", 1)
 
     def _weighted_sum(self, term: Term, depth: int) -> str | None:
-        """A sum of weights times exponentials, each of these by the greatest of them."""
+        """A sum of weights times exponentials, each of these by the greatest of those whose weight is not 0."""
         known, along, made = (self.match, self.gains, self.bare), term.child("dim"), term.operands[0]
         while made.name == "leaf" and (following := self._meaning(made)) is not None:
             made = following
@@ -133,9 +135,12 @@ class LogSpace:
         weight, dim = self._variable(product_of(weights)), self._variable(along)
         keep = term.child("keepdim")
         kept = f", keepdim={self._variable(keep)}" if keep is not None else ""
-        greatest = f"detach(amax({log}, dim={dim}, keepdim=True))"
+        least = f"finfo({weight}).min"
+        counted = f"amax(where({weight} == 0, {least}, {log}), dim={dim}, keepdim=True)"
+        greatest = f"detach(clamp({counted}, min={least}))"
         self.names = ("exponent", log), ("greatest", greatest)
-        return f"log(sum({weight} * exp(({log}) - {greatest}), dim={dim}{kept})) + amax({greatest}, dim={dim}{kept})"
+        term_text = f"{weight} * exp(clamp(({log}) - {greatest}, max={self.weighs}))"
+        return f"log(sum({term_text}, dim={dim}{kept})) + amax({greatest}, dim={dim}{kept})"
 
     def _list(self, term: Term, tensors: Term, depth: int) -> str | None:
         """Tensors that are joined, of which the source has each."""
@@ -305,7 +310,7 @@ def moved_operand(place: Place, node: object) -> ast.expr | None:
             return None
 
 
-def logarithms(reader: Reader, term: Term) -> list[tuple[str, Match, tuple[tuple[str, str], ...]]]:
+def logarithms(reader: Reader, term: Term, dtype: str) -> list[tuple[str, Match, tuple[tuple[str, str], ...]]]:
     """The formulas in log space of a term that is a logarithm, each with what it takes in and the names of its parts.
 
     There is none if nothing is gained.
@@ -318,9 +323,11 @@ def logarithms(reader: Reader, term: Term) -> list[tuple[str, Match, tuple[tuple
     if len(parts) != 1 or parts[0].name != "log":
         return []
     made: dict[str, tuple[Match, tuple[tuple[str, str], ...]]] = {}
+    most = GREATEST_EXPONENTS.get(dtype, "")
     for form in ("", "divides", "floors", "weighs"):
         match = Match(nodes=term.own | parts[0].own, factors=() if scale == 1 else (number(scale),))
-        found = LogSpace(reader, match, divides=form == "divides", floors=form == "floors", weighs=form == "weighs")
+        weighs = most if form == "weighs" else ""
+        found = LogSpace(reader, match, divides=form == "divides", floors=form == "floors", weighs=weighs)
         formula = found.log(parts[0].operands[0])
         if formula is not None and found.gains:
             made.setdefault(formula, (found.match, found.names))

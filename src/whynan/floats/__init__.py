@@ -1,6 +1,7 @@
 """Facts about numbers: the formats of tensors, their limits and neighbours, and numbers as text."""
 
 from whynan.floats.formats import FORMATS as FORMATS
+from whynan.floats.formats import GREATEST_EXPONENTS as GREATEST_EXPONENTS
 from whynan.floats.formats import Format as Format
 from whynan.floats.formats import format_of as format_of
 from whynan.floats.formats import smallest as smallest

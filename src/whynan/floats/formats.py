@@ -92,6 +92,15 @@ def format_of(dtype: str) -> Format:
     return found
 
 
+GREATEST_EXPONENTS: Final = {
+    "float16": "11.086",
+    "bfloat16": "88.5",
+    "float32": "88.72283",
+    "float64": "709.782712893384",
+}
+"""The greatest number whose exponential is finite in a dtype, with the digits that it takes."""
+
+
 def smallest(dtype: str) -> float | None:
     """The smallest positive number of a dtype; None where it is no floating-point format."""
     try:

@@ -34,8 +34,7 @@ class FixIntent:
     an expression, which stands in the replacement as it is written here.
 
     A ``setting`` has neither pattern nor replacement. Of ``dtypes``, where there are any, the birth must be for it to
-    be advice: bfloat16 in place of float16 helps, in place of float32 it does not. What is ``forward_only`` holds
-    where no gradient is wanted of what it reads.
+    be advice: bfloat16 in place of float16 helps, in place of float32 it does not.
     """
 
     title: str
@@ -44,7 +43,6 @@ class FixIntent:
     replacement: str = ""
     names: tuple[tuple[str, str], ...] = ()
     dtypes: tuple[str, ...] = ()
-    forward_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from whynan.floats import GREATEST_EXPONENTS
 from whynan.records.intents import FixIntent
 
 if TYPE_CHECKING:
@@ -322,11 +323,11 @@ MASKED: Final = tuple(
 )
 """A row of -Inf has equal probabilities."""
 _GREATEST_OPERANDS: Final = {
-    "exp": (("float16", "11.086"), ("bfloat16", "88.5"), ("float32", "88.72283"), ("float64", "709.782712893384")),
-    "exp2": (("float16", "15.99"), ("bfloat16", "127.5"), ("float32", "127.99999"), ("float64", "1023.9999999999999")),
+    "exp": GREATEST_EXPONENTS,
+    "exp2": {"float16": "15.99", "bfloat16": "127.5", "float32": "127.99999", "float64": "1023.9999999999999"},
+    "expm1": GREATEST_EXPONENTS,
 }
-_GREATEST_OPERANDS["expm1"] = _GREATEST_OPERANDS["exp"]
-"""The greatest number of a dtype that is finite still in an exponential, by the function."""
+"""The greatest number of a dtype whose exponential is finite, by the function."""
 BOUNDED: Final = (
     *(
         FixIntent(
@@ -337,7 +338,7 @@ BOUNDED: Final = (
             dtypes=(dtype,),
         )
         for name, operands in _GREATEST_OPERANDS.items()
-        for dtype, most in operands
+        for dtype, most in operands.items()
     ),
     *(
         guard(

@@ -34,10 +34,12 @@ class Ledger:
 
     ``worse`` are the healthy elements that speak against the fix: further from the truth, or, of a fix that may change
     no value, changed values. ``lost`` of them are bad now. ``invented``, ``remaining`` and ``bad`` count what was bad
-    in the original: finite and wrong now, bad still, and all. ``infinite``: an Inf that stays one counts as healthy.
+    in the original: finite and wrong now, bad still, and all. ``infinite``: the Inf that counts as healthy.
     """
 
-    infinite: bool = False
+    infinite: float | None = None
+    meant: int = 0
+    """How many have stayed that Inf."""
     healthy: int = 0
     worse: int = 0
     lost: int = 0
@@ -99,8 +101,10 @@ class Ledger:
     ) -> None:
         worse = found.changed if strict else found.worse
         told = found.healthy if strict or truth is not None or judged else found.healthy & (~found.changed | worse)
-        if self.infinite:
-            told |= np.isinf(old) & (new == old)
+        if self.infinite is not None:
+            meant = (old == self.infinite) & (new == old)
+            self.meant += int(meant.sum())
+            told |= meant
         gone = worse & ~np.isfinite(new)
         self.healthy += int(told.sum())
         self.arrays |= {name} if told.any() else set()

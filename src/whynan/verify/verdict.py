@@ -66,8 +66,8 @@ _MOST_WHOLE: Final = 4096
 """The same of one that does not fail any more when it is cut down, as a product of very many factors."""
 _MOST_LIGHT: Final = 1 << 19
 """The same where each of its numbers is read once, as in a sum of very many."""
-_ABOUT: Final = 2.0
-"""By such a factor may a logarithm be off that is known by its rounding alone."""
+_ABOUT: Final = 4.0
+"""So far may a logarithm be off that is known by its rounding alone."""
 
 
 class RejectedError(Exception):
@@ -82,7 +82,7 @@ def judge(
     kind: FixKind,
     seed: int = 0,
     rounded: bool = False,
-    infinite: bool = False,
+    infinite: float | None = None,
     widens: bool = False,
 ) -> FixVerdict:
     """The verdict of a fix: ``repaired`` in the place of ``original``, both called with their parameters by name.
@@ -95,8 +95,8 @@ def judge(
     rounding noise. A finite number that is not the exact one is rejected, but of an ``epsilon``, whose trade it is.
     Where nothing captured is bad, a value that is finite and has lost half of its digits is what has to be cured.
     Where what was captured is known to have been ``rounded`` on its way, as the sigmoid that a module gives, nothing
-    that a guard makes up is right if it is not so for what rounds to that. Where an operand is ``infinite`` because the
-    program wrote it so, an Inf that stays what it was is as healthy as a number. A value that is undefined may be made
+    that a guard makes up is right if it is not so for what rounds to that. Where the program wrote an operand as an
+    ``infinite`` number, that number is as healthy as any where it stays. A value that is undefined may be made
     up, though no greater one than is healthy, than the limit there, or than the logarithm of one. A guard may end a
     value whose slope is out of range, and says so. What ``widens`` may be of a wider dtype, which the verdict says. The
     same arguments have the same verdict. Raises ``UsageError`` where the repaired does.
@@ -125,7 +125,7 @@ class Question:
     kind: FixKind
     seed: int = 0
     rounded: bool = False
-    infinite: bool = False
+    infinite: float | None = None
     cures: bool = True
     silent: bool | None = None
     until: float = math.inf
@@ -293,9 +293,8 @@ class Judgement:
             if found is not None:
                 raise RejectedError(wording.implausible_value_text(name, found))
             # a logarithm out of its domain by rounding is known as far as that
-            least = nearest.get(name, np.nan) / _ABOUT
-            is_about = (np.abs(new[name]) >= least) & (np.abs(new[name]) <= least * _ABOUT**2)
-            known_otherwise = is_about | rounded.get(name, False)
+            is_about = np.abs(np.abs(new[name]) - nearest.get(name, np.nan)) <= _ABOUT
+            known_otherwise = (is_about & ~truth.infinite) | rounded.get(name, False)
             stated += inexact(name, old, np.where(known_otherwise, np.nan, new[name]), dtype, truth)
         if self.strict and self._by_element(case) and (there := steep("0", case, new, known)).any():
             exact = known["0"].values
@@ -420,15 +419,18 @@ class Judgement:
 
     def _check_cured(self, case: Case, new: Mapping[str, Any]) -> None:
         """Raises where the failing input still fails; an Inf that an infinite input must give is none."""
-        entered = self.asked.infinite
-        entered |= any(not np.isfinite(array_of(t)).all() for t in tensors_in(case.sample.arguments).values())
+        entered = any(not np.isfinite(array_of(t)).all() for t in tensors_in(case.sample.arguments).values())
         for name, (old, _) in case.old.items():
             bad = ~np.isfinite(new[name])
             if entered:
                 bad &= ~(np.isinf(new[name]) & (new[name] == old))
+            meant = (old == (math.nan if self.asked.infinite is None else self.asked.infinite)) & (new[name] == old)
+            bad &= ~meant
             finite = not bad.any()
-            if name.isdecimal():
+            if name.isdecimal() and not meant.any():
                 self.forward = finite and self.forward is not False
+            elif name.isdecimal():
+                self.forward = None
             else:
                 self.backward = finite and self.backward is not False
             if not finite and not self.silent:

@@ -31,6 +31,7 @@ def verified(near: Ledger, far: Ledger, *, backward: bool, strict: bool) -> str:
     """What held, and what is still bad from another hazard."""
     healthy = near.healthy + far.healthy
     finite = "forward and backward finite" if backward else "forward finite"
+    finite += f" but for the {format_value(near.infinite)} that the program writes" if near.meant else ""
     held = "moved" if strict else "further from the truth"
     return f"{finite}; none of {healthy:,} healthy elements {held}{remaining_hazards_text(near, far)}"
 

@@ -524,7 +524,23 @@ def updates_divided_by_two_rows() -> None:
     CountingLate([weight], apart=True).step()
 
 
+def row_out_of_range_and_row_all_masked() -> Tensor:
+    scores = torch.exp(torch.tensor([[1.0, 200.0], [1.0, 2.0]]))
+    scores = scores.masked_fill(torch.tensor([[False, False], [True, True]]), -math.inf)
+    scores = scores / 2.0
+    return scores.softmax(-1)
+
+
+def rate_of_infinity_beside_a_pole() -> Tensor:
+    first, second = torch.ones(1, requires_grad=True), torch.ones(1, requires_grad=True)
+    (first + second).sum().backward()
+    torch.optim.SGD([{"params": [first], "lr": math.inf}, {"params": [second], "lr": 0.5}], lr=0.1).step()
+    return first.detach() + 1 / (second.detach() - 0.5)
+
+
 TWO: tuple[Program, ...] = (
+    row_out_of_range_and_row_all_masked,
+    rate_of_infinity_beside_a_pole,
     updates_divided_by_two_rows,
     scales_that_are_written_in_a_later_step,
     sums_of_one_statement,

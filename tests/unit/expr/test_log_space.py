@@ -113,7 +113,7 @@ def test_nothing_is_written_where_a_part_may_be_negative_or_has_no_exponential(c
     node = next(n for n in place.parents if isinstance(n, ast.Return)).value
     assert node is not None
     reader = Reader(place, place.function(node))
-    assert not logarithms(reader, reader.read(node))
+    assert not logarithms(reader, reader.read(node), "float32")
 
 
 def test_what_is_divided_by_a_sum_that_it_is_most_of_keeps_its_digits() -> None:

@@ -77,6 +77,29 @@ def test_what_a_report_has_is_made_again_and_nothing_else() -> None:
     assert ignored_texts(alone, patch("a.py", alone, skipped)) == []
 
 
+@pytest.mark.parametrize(
+    "program",
+    [
+        "while i < 3:\n    CALL\n    i += 1\n",
+        "for x, y in b:\n    if x is None:\n        pass\n    elif model(x, labels=y).loss > 0:\n        pass\n",
+        "for x, y in b:\n    try:\n        pass\n    finally:\n        CALL\n",
+        "for x, y in b:\n    for z in x:\n        pass\n    else:\n        CALL\n",
+        "for x, y in b:\n    loss = model(x, labels=y[\n        'labels'\n    ]).loss\n",
+        "for x, y in b:\n    def f():\n        CALL\n",
+        "for x, y in b: CALL\n",
+    ],
+    ids=["a counter", "a branch", "finally", "else of a loop", "several lines", "a function", "one line"],
+)
+def test_where_more_would_be_left_out_nothing_is_written(program: str) -> None:
+    text = program.replace("CALL", "loss = model(x, labels=y).loss")
+    for target in ("y", "y['labels']"):
+        for line, each in enumerate(text.splitlines(keepends=True)):
+            indent = each[: len(each) - len(each.lstrip())]
+            made = f"{indent}if ({target} == -100).all():\n{indent}    continue\n"
+            edited = "".join([*text.splitlines(keepends=True)[:line], made, *text.splitlines(keepends=True)[line:]])
+            assert edited not in ignored_texts(text, patch("a.py", text, edited))
+
+
 @pytest.mark.proof
 def test_outside_of_a_loop_there_is_no_next_batch(loaded: Callable[[str], ModuleType]) -> None:
     finding = finding_of(loaded, "loss = model(input_ids=ids, labels=labels).loss")

@@ -400,6 +400,28 @@ def test_what_is_stated_of_a_large_input_is_known_of_a_part_of_it() -> None:
     assert (found.status, [s.count for s in found.stand_ins]) == ("guarded", [None])
 
 
+def test_an_infinity_that_is_meant_is_healthy_and_one_of_another_sign_is_not() -> None:
+    def bias(m: Any, x: Any) -> Any:
+        return torch.where(m > 0, torch.exp(x), m * -torch.inf)
+
+    given = {"m": torch.tensor([1.0, 1.0, 0.0, -1.0]), "x": torch.tensor([200.0, 1.0, 2.0, 3.0])}
+    mended = {"m": given["m"].clamp(min=0.0), "x": given["x"].clamp(max=3.0)}
+    fixed = judge(bias, lambda m, x: torch.where(m > 0, torch.exp(x), 0.0), [given], kind="guard", infinite=-torch.inf)
+    assert (fixed.status, "still Inf" in fixed.why) == ("rejected", True)
+    hidden = {"m": torch.tensor([0.0, 1.0]), "x": torch.ones(2)}
+    found = judge(
+        lambda m, x: x + m * -torch.inf,
+        lambda m, x: x + torch.where(m == 0, 0, -torch.inf),
+        [hidden],
+        kind="guard",
+        infinite=-torch.inf,
+    )
+    assert found.status == "guarded"
+    assert found.forward_finite is None
+    assert "finite but for the -Inf that the program writes" in found.why
+    assert torch.isfinite(bias(**mended)[0])
+
+
 def test_a_quotient_of_nothing_is_stated_beside_a_logarithm_too() -> None:
     def gain(x: Any) -> Any:
         return ((2**x - 1) / torch.log2(torch.arange(2.0, x.shape[1] + 2))).sum(1)

@@ -151,7 +151,7 @@ def candidates(
     found += _candidates_of_entry(spot, finding)
     if not any(isinstance(one, Candidate) and one.kind == "reformulation" for one in found):
         for at in spots:
-            if made := _log_space_candidates(at):
+            if made := _log_space_candidates(at, finding.element.dtype):
                 found += made
                 break
     return _without_repeats(found)
@@ -165,7 +165,7 @@ def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixInte
         return [Declined(intent.title, spots) for intent in wanted]
     found = [one for masked in (False, True) for one in _double_where_candidates(spots[0], masked)]
     found += _candidates_of_entry(spots[0], finding)
-    found += [one for at in spots for one in _log_space_candidates(at)]
+    found += [one for at in spots for one in _log_space_candidates(at, finding.element.dtype)]
     return _without_repeats([*found, *(_candidate(at, intent) for at in spots for intent in wanted)])
 
 
@@ -286,10 +286,11 @@ def _candidate(spot: Spot, intent: FixIntent) -> Candidate | Declined:
 _IN_LOG_SPACE: Final = "the logarithm made of those of its parts, in which no exponential is left"
 
 
-def _log_space_candidates(spot: Spot) -> list[Candidate]:
+def _log_space_candidates(spot: Spot, dtype: str) -> list[Candidate]:
     """The logarithm of an expression around the birth by those of its parts, in each of its forms."""
     for root in roots_of(spot.reader, spot.start):
-        made = (_log_space_candidate(spot, root, *form) for form in logarithms(spot.reader, spot.reader.read(root)))
+        forms = logarithms(spot.reader, spot.reader.read(root), dtype)
+        made = (_log_space_candidate(spot, root, *form) for form in forms)
         if found := [one for one in made if one is not None]:
             return found
     return []

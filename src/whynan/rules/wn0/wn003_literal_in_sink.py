@@ -39,7 +39,7 @@ from __future__ import annotations
 import math
 
 from whynan.records import Finding
-from whynan.rules.base import GENERAL, Explanation, Rule
+from whynan.rules.base import GENERAL, SETTING, Explanation, Rule
 from whynan.rules.facts import base, is_in_library_step, number_text, result
 from whynan.rules.wording import data_text, operator_text, origin_kind
 
@@ -96,7 +96,7 @@ def _of_the_update(finding: Finding) -> bool:
 
 def _number_of_the_update(finding: Finding) -> Explanation | None:
     """A NaN that an optimizer's own operation makes of a Python number which is Inf, where the gradient is 0."""
-    numbers = (o.value for o in finding.element.operands if o.index is None and o.shape is None)
+    numbers = (o.value for o in finding.element.operands if not o.index and not o.shape)
     bad = next((number for number in numbers if isinstance(number, float) and math.isinf(number)), None)
     if bad is None or finding.birth != "invalid" or not is_in_library_step(finding):
         return None
@@ -107,10 +107,10 @@ def _setting(finding: Finding, number: str) -> Explanation:
     """The numbers that an update is made with are the optimizer's settings, and its count of steps."""
     return Explanation(
         f"the optimizer's update is made with {number}, a Python number, in {operator_text(finding)}: a setting such as lr, "
-        f"weight_decay or a beta is {number} in this step",
+        "weight_decay or a beta, or what is computed of them, is Inf or NaN in this step",
         "Neither the gradient nor the parameter is at fault. A scheduler that divides by 0 is the usual source: print "
         "optimizer.param_groups before the step.",
-        GENERAL,
+        SETTING,
     )
 
 

@@ -30,10 +30,9 @@ References
 from __future__ import annotations
 
 from whynan.records import Finding
-from whynan.records.intents import FixIntent
 from whynan.rules.base import DERIVATIVE, OPERATION, Explanation, Rule
 from whynan.rules.facts import all_finite, base, forward_base, forward_value, is_nan, is_onnx, number_text, row, value
-from whynan.rules.intents import ROOT_ABOVE, reformulation
+from whynan.rules.intents import ROOT_ABOVE, guard, reformulation
 from whynan.rules.wording import derivative, forward_operand_source, named_value_text, operand_source, operator_text
 
 _EIGENVALUES = {"aten._linalg_eigh.default", "aten.linalg_eigh.default", "aten.linalg_eigvalsh.default"}
@@ -99,7 +98,7 @@ RULE = Rule(
             "sqrt(mean(x**2, d, k) - mean(x, d, k) ** 2)",
             "std(x, dim=d, correction=0, keepdim=k)",
         ),
-        FixIntent("0 where the operand is below 0", "guard", "sqrt(x)", "sqrt(clamp(x, min=0))", forward_only=True),
+        guard("0 where the operand is below 0", "sqrt(x)", "sqrt(clamp(x, min=0))"),
         *ROOT_ABOVE,
     ),
 )

@@ -85,7 +85,7 @@ RULE = Rule(
     "mask-times-infinity",
     match,
     fixes=(
-        FixIntent(_TITLE, "guard", "m * c", "where(m == 0, 0, c)", dtypes=("float32",), forward_only=True),
+        FixIntent(_TITLE, "guard", "m * c", "where(m == 0, 0, c)", dtypes=("float32",)),
         guard(_TITLE, "m * c", "where(m == 0, 0, where(m == 0, 1, m) * c)"),
         guard("the most negative finite number instead of -Inf", "m * c", "m * finfo(m).min"),
     ),

@@ -18,9 +18,12 @@ _TARGETS: Final = re.compile(r"labels?|targets?|tgt|y", re.IGNORECASE)
 """What a call names what a loss is compared with."""
 _SKIPPED: Final = re.compile(r"\+\s*if \((.{1,80}) == (-?\d{1,9})\)\.all\(\):\s*")
 """The line that a change adds ahead of a call."""
+_LONGEST: Final = 60
 _FORMS: Final = ("{}", "{}[..., 1:]")
 """The targets, and those of a model that predicts the next of each."""
 _MOST: Final = 4
+_STEP_LOST: Final = "; a step that is due in that turn comes with the next, and what was gathered for it is in that"
+"""Of a loop that makes a step after several batches."""
 
 
 def without_ignored_batch(text: str, path: str, finding: Finding) -> Iterator[Omission]:
@@ -41,6 +44,7 @@ def without_ignored_batch(text: str, path: str, finding: Finding) -> Iterator[Om
             if edited is not None:
                 which = f"a batch in which all of {form.format(target)} are {int(ignored)}"
                 lost = f"{which} is left out, with the rest of that turn of the loop: nothing is learned from it"
+                lost += _STEP_LOST * _holds_step(place, statement)
                 yield Omission("no batch without a target", path, edited, lost)
 
 
@@ -72,6 +76,8 @@ def _targets(place: Place, call: ast.Call) -> Iterator[str]:
 
 def _is_read(node: ast.expr) -> bool:
     """Whether an expression is a name, or an element or attribute of one, which may be read twice as well as once."""
+    if node.lineno != node.end_lineno or (node.end_col_offset or 0) - node.col_offset > _LONGEST:
+        return False
     while isinstance(node, ast.Attribute) or (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)):
         node = node.value
     return isinstance(node, ast.Name)
@@ -79,12 +85,24 @@ def _is_read(node: ast.expr) -> bool:
 
 def _is_in_loop(place: Place, statement: ast.stmt) -> bool:
     """Whether a statement may be followed by the next turn of a loop of its function."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr):
+        return False
+    child: ast.AST = statement
     for up in place.above(statement):
-        if isinstance(up, ast.For | ast.While):
-            return statement not in up.orelse
-        if not isinstance(up, ast.With | ast.If | ast.Try):
+        others = (*getattr(up, "finalbody", ()), *(getattr(up, "orelse", ()) if isinstance(up, ast.For) else ()))
+        if child in others or not isinstance(up, ast.With | ast.If | ast.Try | ast.For):
             return False
+        if isinstance(up, ast.For):
+            return True
+        child = up
     return False
+
+
+def _holds_step(place: Place, statement: ast.stmt) -> bool:
+    """Whether the loop of a statement asks in each turn if an optimizer's step is due."""
+    loop = next(up for up in place.above(statement) if isinstance(up, ast.For))
+    asked = (node for each in loop.body if isinstance(each, ast.If) for node in ast.walk(each))
+    return any(isinstance(node, ast.Attribute) and node.attr == "step" for node in asked)
 
 
 def _skipping(place: Place, statement: ast.stmt, target: str, ignored: int) -> str | None:

@@ -54,19 +54,20 @@ class Origin:
     """Where the operands of a finding come from.
 
     ``rounded`` are the functions that they came through, whose results are as a rule not exact where they are 0 or 1; a
-    guard cannot be told to be right by what they gave. ``infinite``: the program wrote one of them as Inf or -Inf.
+    guard cannot be told to be right by what they gave. ``infinite``: the Inf or -Inf that the program wrote one of
+    them as.
     """
 
     rounded: frozenset[str] = frozenset()
-    infinite: bool = False
+    infinite: float | None = None
 
     @classmethod
     def of(cls, finding: Finding) -> Origin:
         """That of a finding's operands."""
         values = (operand.value for operand in finding.element.operands)
-        has_infinity = any(isinstance(value, float) and math.isinf(value) for value in values)
+        written = (value for value in values if isinstance(value, float) and math.isinf(value))
         # one that was born would be the finding itself
-        return cls(saturating(finding), has_infinity and finding.birth == "invalid")
+        return cls(saturating(finding), next(written, None) if finding.birth == "invalid" else None)
 
 
 def judge_candidate(candidate: Candidate, visits: Visits, origin: Origin | None = None) -> FixVerdict:

@@ -137,8 +137,9 @@ class Recorder:
     def tell(self, place: int) -> None:
         """A frame has come to a place; nothing that fails here reaches it."""
         if self._on:
-            profile = pause()
+            profile = None
             try:
+                profile = pause()
                 self._visit(place, sys._getframe(1))
             except Exception:
                 self._fail()
@@ -148,8 +149,9 @@ class Recorder:
     def show(self, number: int, value: Any) -> Any:
         """An expression has given a value, which is given back."""
         if self._on:
-            profile = pause()
+            profile = None
             try:
+                profile = pause()
                 self._show(self._function.expressions[number], value, sys._getframe(1))
             except Exception:
                 self._fail()
