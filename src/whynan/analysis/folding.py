@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.analysis.chains import sink_links
 from whynan.ops.names import base_name
 from whynan.ops.table import TORCH
-from whynan.records import APPLICABLE, STATUSES, Member
+from whynan.records import APPLICABLE, STATUSES, Member, Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -187,7 +187,12 @@ def _has_spoilt(one: Finding, other: Finding) -> bool:
     if not 0 <= other.step - one.step <= 1:
         return False
     spoilt = {reach.name for reach in one.reaches if reach.kind in ("buffer", "parameter") and reach.name is not None}
-    return _is_born(one) and entry.values.get("since") is not None and entry.values.get("tensor") in spoilt
+    since, name = entry.values.get("since"), entry.values.get("tensor")
+    if not _is_born(one) or not isinstance(since, Note):
+        return False
+    # what the weights are called where they are read may not be known
+    is_unnamed = name is None and entry.values.get("sort") == "parameter" and since.values.get("step") == one.step
+    return name in spoilt or (is_unnamed and bool(spoilt))
 
 
 def _has_derivative(one: Finding, group: Iterable[Finding]) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import whynan
 from whynan.analysis import folding
-from whynan.records import Reach, Report
+from whynan.records import Note, Reach, Report
 
 Program = Callable[[], object]
 
@@ -659,6 +659,15 @@ def test_what_has_spoilt_a_buffer_and_what_the_next_step_reads_of_it_are_one_fin
     assert read.rule == "WN004"
     for findings in ([first, read], [read, first]):
         assert folding.cause_groups(findings, lambda _: None) == [[first, read]]
+    (*before, entry) = [link for link in read.chain if link.role in ("cause", "birth")]
+    since = Note.create("spoilt_during", step=1, optimizer="SGD")
+    nameless = Note.create(
+        "entered", **{**entry.typed_summary.values, "tensor": None, "sort": "parameter", "since": since}
+    )
+    unnamed = read.model_copy(update={"chain": (*before, entry.model_copy(update={"typed_summary": nameless}))})
+    assert folding.cause_groups([unnamed, first], lambda _: None) == [[first, unnamed]]
+    earlier = first.model_copy(update={"step": 2})
+    assert len(folding.cause_groups([unnamed, earlier], lambda _: None)) == 2
     other = first.model_copy(update={"reaches": (spoilt.model_copy(update={"name": "counts"}),)})
     later = first.model_copy(update={"step": 3})
     for apart in (other, later):

@@ -71,6 +71,21 @@ def test_each_statement_is_visited_with_what_its_names_were(loaded: Callable[[st
     assert not last.values["p"].requires_grad
 
 
+def test_what_a_small_function_that_is_called_reads_of_the_module_is_kept(loaded: Callable[[str], ModuleType]) -> None:
+    text = (
+        "import torch\nrate, shift, scale = torch.ones(2), 3.0, 5.0\n\n\n"
+        "def model(t, scale):\n    far = rate * t\n    return far * scale + shift\n\n\n"
+        "def f(x):\n    shift = 1.0\n    return model(x, shift)\n"
+    )
+    module = loaded(text)
+    found = visits_of(module, text, 12, lambda: module.f(torch.ones(2)))
+    last = found.visits[-1].values
+    assert torch.equal(last["rate"], torch.ones(2))
+    # the function's own, and what the other has by that name
+    assert last["shift"] == 1.0
+    assert not {"t", "far", "scale"} & set(last)
+
+
 def test_nothing_is_differentiated_by_where_gradients_are_off(loaded: Callable[[str], ModuleType]) -> None:
     text = "def f(x):\n    return x * 2\n"
     module, x = loaded(text), torch.ones(2, requires_grad=True)

@@ -32,6 +32,8 @@ _SETTINGS: Final = frozenset(name for _, parameters in MODULES.values() for name
 """What an instance of a module without parameters keeps."""
 CONSTRUCTION: Final = "()"
 """The last part of the name by which a module's construction is told: its class, and what it has."""
+_SMALL: Final = 8
+"""Of so many statements may a function be for what it reads of the module to be kept."""
 _INWARD: Final = frozenset({"locals", "vars", "eval", "exec", "dir"})
 _Node = TypeVar("_Node", bound=ast.AST)
 
@@ -83,7 +85,8 @@ def instrument_function(text: str, line: int) -> Instrumented:
             f"{'.'.join(names) or 'the module'} calls {inward[0]}(), so its names cannot be read unnoticed",
             "call the function that holds the expression from one that does not",
         )
-    chains = tuple(dict.fromkeys(_chains(held, classes[-1] if classes and function is not None else None)))
+    own = _chains(held, classes[-1] if classes and function is not None else None)
+    chains = tuple(dict.fromkeys((*own, *_helper_chains(tree, held))))
     adder = _Adder()
     adder.block(held.body, head=True)
     return Instrumented(tree, ".".join(names) or None, tuple(adder.lines), tuple(adder.expressions), chains)
@@ -169,6 +172,20 @@ def _chains(held: _Function | ast.Module, cls: str | None) -> Iterator[Chain]:
                 # an instance of a module that is called keeps what it was constructed with
                 for setting in (*_SETTINGS, CONSTRUCTION) if node in callees else ():
                     yield Chain((*parts, setting), (*(mangled(part, cls) for part in parts), setting))
+
+
+def _helper_chains(tree: ast.Module, held: _Function | ast.Module) -> Iterator[Chain]:
+    """What the small functions of a file that are called in one of it read of the module: they may be taken in."""
+    called = {n.func.id for n in _scope_nodes(held) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    for helper in tree.body:
+        if isinstance(helper, ast.FunctionDef) and helper.name in called and len(helper.body) <= _SMALL:
+            bound = _bound_names(helper) | (_bound_names(held) if held is not tree else set[str]())
+            yield from (chain for chain in _chains(helper, None) if chain.written[0] not in bound)
+
+
+def _bound_names(held: ast.AST) -> set[str]:
+    stored = {n.id for n in ast.walk(held) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return stored | {n.arg for n in ast.walk(held) if isinstance(n, ast.arg)}
 
 
 class _Adder(ast.NodeTransformer):
