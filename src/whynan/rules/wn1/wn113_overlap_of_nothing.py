@@ -56,9 +56,7 @@ _WHY: Final = "Where both boxes or masks are empty there is nothing to overlap: 
 def _is_one(term: NormalForm) -> bool:
     for found in matches(_OVERLAP, term):
         a, b, size = (found.terms[name] for name in "aby")
-        # what a number is taken off is 0 where there is something: a count of 1, less 1
-        is_less = fits("A + ...", size, where=lambda found: found.numbers["A"] != 0)
-        if fits(_SIZES, size) and not is_less and sources(size, a, b) == frozenset((a, b)):
+        if fits(_SIZES, size) and sources(size, a, b) == frozenset((a, b)):
             return True
     return False
 
@@ -66,6 +64,10 @@ def _is_one(term: NormalForm) -> bool:
 def match(finding: Finding) -> Explanation | None:
     at = quotients_by_zero(finding)
     if at is None:
+        return None
+    below = at[0].argument_term(at[0].middle, "other")
+    if below is not None and fits("A + ...", below, where=lambda found: found.numbers["A"] != 0):
+        # what a number is taken off is 0 where there is something: a count of 1, less 1
         return None
     if not any(_is_one(term) for term in at[1]):
         if not fits(_OF_UNION, at[1][0], where=Bindings.one_sign):
