@@ -74,7 +74,7 @@ class Counted(Net):
 class Drawn(Net):
     def forward(self, x):
         rows = x / x.sum(1, keepdim=True)
-        return torch.distributions.Normal(rows, 1.0).log_prob(x)
+        return torch.distributions.Normal(rows, 1.0, validate_args=True).log_prob(x)
 """
 """Models of a file of their own, in which edits can be tried."""
 
