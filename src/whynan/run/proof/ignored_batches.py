@@ -34,7 +34,8 @@ def without_ignored_batch(text: str, path: str, finding: Finding) -> Iterator[Om
     if call is None or not isinstance(ignored, int | float) or not float(ignored).is_integer():
         return
     statement = place.statement(call)
-    if not _is_in_loop(place, statement):
+    loop = _loop_of(place, statement)
+    if loop is None:
         return
     calls = (node for node in ast.walk(statement) if isinstance(node, ast.Call))
     targets = list(dict.fromkeys(target for each in calls for target in _targets(place, each)))[:_MOST]
@@ -44,7 +45,7 @@ def without_ignored_batch(text: str, path: str, finding: Finding) -> Iterator[Om
             if edited is not None:
                 which = f"a batch in which all of {form.format(target)} are {int(ignored)}"
                 lost = f"{which} is left out, with the rest of that turn of the loop: nothing is learned from it"
-                lost += _STEP_LOST * _holds_step(place, statement)
+                lost += _STEP_LOST * _holds_step(loop)
                 yield Omission("no batch without a target", path, edited, lost)
 
 
@@ -57,7 +58,7 @@ def ignored_texts(text: str, patch: str) -> list[str]:
         calls = [node for node in ast.walk(statement) if isinstance(node, ast.Call)]
         known = {form.format(t) for each in calls for t in _targets(place, each) for form in _FORMS}
         for target, ignored in sorted(asked):
-            if target in known and _is_in_loop(place, statement):
+            if target in known and _loop_of(place, statement) is not None:
                 made.append(_skipping(place, statement, target, int(ignored)))
     return [each for each in made if each is not None]
 
@@ -83,24 +84,23 @@ def _is_read(node: ast.expr) -> bool:
     return isinstance(node, ast.Name)
 
 
-def _is_in_loop(place: Place, statement: ast.stmt) -> bool:
-    """Whether a statement may be followed by the next turn of a loop of its function."""
+def _loop_of(place: Place, statement: ast.stmt) -> ast.For | None:
+    """The loop of its function whose next turn may follow a statement."""
     if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr):
-        return False
+        return None
     child: ast.AST = statement
     for up in place.above(statement):
         others = (*getattr(up, "finalbody", ()), *(getattr(up, "orelse", ()) if isinstance(up, ast.For) else ()))
         if child in others or not isinstance(up, ast.With | ast.If | ast.Try | ast.For):
-            return False
+            return None
         if isinstance(up, ast.For):
-            return True
+            return up
         child = up
-    return False
+    return None
 
 
-def _holds_step(place: Place, statement: ast.stmt) -> bool:
-    """Whether the loop of a statement asks in each turn if an optimizer's step is due."""
-    loop = next(up for up in place.above(statement) if isinstance(up, ast.For))
+def _holds_step(loop: ast.For) -> bool:
+    """Whether a loop asks in each turn if an optimizer's step is due."""
     asked = (node for each in loop.body if isinstance(each, ast.If) for node in ast.walk(each))
     return any(isinstance(node, ast.Attribute) and node.attr == "step" for node in asked)
 
