@@ -213,7 +213,7 @@ def _product_term(values: Values) -> str:
 
 def _outside(values: Values) -> str:
     value = f" is {short_text(values['result'])}" if values["known"] else ""
-    return f"{values['sort']} {values['tensor']}{_index(values)}{value}"
+    return f"{values['sort']} {values['tensor'] or 'from outside'}{_index(values)}{value}"
 
 
 def _entered(values: Values) -> str:

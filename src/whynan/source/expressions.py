@@ -63,7 +63,8 @@ def first_argument(code: CodeType, lasti: int) -> str | None:
     located = locate(code, lasti)
     if located is None or not isinstance(located.node, ast.Call) or not located.node.args:
         return None
-    return located.syntax.line_of(span_of(located.node.args[0]))
+    first = located.node.args[0]
+    return None if isinstance(first, ast.Starred) else located.syntax.line_of(span_of(first))
 
 
 def _texts(syntax: Syntax, operands: _Operands) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -257,6 +258,78 @@ def test_a_running_sum_is_judged_by_what_was_added_so_far() -> None:
     (finding,) = whynan.explain(lambda x: x.cumsum(1), torch.tensor([[1.0, 3e38, 3e38, 3.1e38]])).findings
     (row,) = (o for o in finding.element.operands if o.name == "self")
     assert (finding.element.index, row.min, row.max) == ((0, 2), 1.0, pytest.approx(3e38))
+
+
+def by_slices() -> Tensor:
+    x = torch.rand(4, 6).add(0.5)
+    x[:, :2] = 0.0
+    x[:, 4:] = 0.5
+    return x
+
+
+def by_columns() -> Tensor:
+    x = torch.zeros(2, 6)
+    for column in (0, 1, 3, 4, 5):
+        x[:, column] = column + 1.0
+    return x
+
+
+def by_another_operation() -> Tensor:
+    x = torch.rand(4, 6).sub(2.0).relu()
+    x[:, 5:] = 0.5
+    return x
+
+
+def by_data() -> Tensor:
+    given = np.ones((4, 6), np.float32)
+    given[2, 3] = 0.0
+    x = torch.from_numpy(given)
+    x[:, 5:] = 0.5
+    return x
+
+
+def by_a_tensor_of_data() -> Tensor:
+    given = [float(i) for i in range(3)]
+    return torch.tensor(given)
+
+
+def by_mapped_data() -> Tensor:
+    first, _ = map(torch.from_numpy, (np.zeros(2, np.float32), np.ones(2, np.float32)))
+    return first
+
+
+def by_a_list_in_the_source() -> Tensor:
+    return torch.tensor([1.0, 0.0])
+
+
+def by_a_number_put_in() -> Tensor:
+    x = torch.rand(3) - 2.0
+    x[x < 0] = 0.0
+    return x
+
+
+@pytest.mark.parametrize(
+    ("made", "written", "said"),
+    [
+        (by_slices, "x[:, :2]", "the program writes 0"),
+        (by_columns, "torch.zeros(2, 6)", "the program writes 0"),
+        (by_another_operation, "torch.rand(4, 6).sub(2.0).relu()", "relu made "),
+        (by_data, "torch.from_numpy(given)", "data given[2, 3] is 0"),
+        (by_a_tensor_of_data, "torch.tensor(given)", "data given[0] is 0"),
+        (by_mapped_data, "first, _", "data from outside"),
+        (by_a_list_in_the_source, "torch.tensor([1.0, 0.0])", "the program writes 0"),
+        (by_a_number_put_in, "x[x < 0]", "the program writes 0"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_the_write_to_the_element_is_told_not_the_last_to_its_tensor(
+    made: Callable[[], Tensor], written: str, said: str
+) -> None:
+    finding = whynan.explain(lambda: made().log().sum()).findings[0]
+    first = next(link for link in finding.chain if link.role == "cause")
+    assert first.site is not None
+    assert first.site.code == written
+    assert first.summary.startswith(said), first.summary
 
 
 SENTENCES: list[tuple[str, Any, tuple[Any, ...], list[str]]] = [

@@ -157,6 +157,11 @@ def bad_mask(tensor: Tensor) -> Tensor:
     return (tensor - tensor) != 0
 
 
+def is_whole(tensor: Tensor) -> bool:
+    """Whether a tensor is all that its storage holds, element by element in order."""
+    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
+
+
 def nan_mask(tensor: Tensor) -> Tensor:
     """Which elements are NaN."""
     return torch.isnan(computable(tensor))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.operators import Operator
     from whynan.records import Phase, Site
-    from whynan.source.definitions import Definition, Numbers
+    from whynan.source.definitions import Definition
 
 
 # -- Where an event stands: a walk over the frames to the user's innermost one, cheap enough for every event -----------
@@ -197,10 +197,15 @@ class Sites:
         key = self._keys[number]
         return None if key is None or key[2] else first_argument(_owners[key[0]][0], key[1])
 
-    def argument_numbers(self, number: int) -> Numbers | None:
-        """The numbers that the source writes as the first argument of the call at a site."""
+    def number_written(self, number: int, index: tuple[int, ...]) -> float | None:
+        """The number that the source writes for an element in the first argument of the call at a site."""
         key = self._keys[number]
-        return None if key is None or key[2] else argument_numbers(_owners[key[0]][0], key[1])
+        given = None if key is None or key[2] else argument_numbers(_owners[key[0]][0], key[1])
+        for place in index:
+            if not isinstance(given, list) or place >= len(given):
+                return None
+            given = given[place]
+        return given if isinstance(given, float) else None
 
     def definition(self, number: int) -> tuple[Definition, CodeType] | None:
         """What the first argument of the call at a site surely stands for, and the code that it stands in."""

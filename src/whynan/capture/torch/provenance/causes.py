@@ -17,6 +17,7 @@ from whynan.capture.torch.provenance.operands import (
     number,
     value_at,
 )
+from whynan.capture.torch.shadow_memory import is_whole
 from whynan.capture.torch.sites import PHASES
 from whynan.ops.table import TORCH
 from whynan.records import ChainLink, ForwardOperand, Note, shown
@@ -39,6 +40,8 @@ class Factor(NamedTuple):
 
 
 HOPS = 6
+EARLIER: Final = 64
+"""So many writes to one tensor are followed back for an element."""
 _DIALECT: Final = Dialect(TORCH.having("transparent"), TORCH.having("clips"))
 WEIGHING = {
     "nll_loss_forward": ("weight", "target"),
@@ -140,16 +143,12 @@ class Causes:
         self, held: Held, index: tuple[int, ...]
     ) -> tuple[ChainLink | None, Held | None, tuple[int, ...] | None]:
         """One element as operand: the event that wrote it, in a sentence with its values, and where to look next."""
-        row = self.context.rows.get(held.writer) if held.writer >= 0 else None
+        row, kept, position = self._write_of(held, index)
         if row is None:
             return self._outside(held, index), None, None
+        if kept is None or position is None:
+            return self._link(row, self._last_write(row, held, index)), None, None
         value = self._value(held, index)
-        kept = self.context.rows.operands_at(row.ordinal)
-        if kept is None or kept.out is None:
-            return self._link(row, describe_operation(row, value)), None, None
-        position = _in_output(held, index, kept.out)
-        if position is None:
-            return self._link(row, describe_operation(row, value)), None, None
         if (
             row.operator.base in ("_softmax", "softmax")
             and (masked := self._masked(row, kept, position, value)) is not None
@@ -178,6 +177,39 @@ class Causes:
         if row.operator.base in TORCH.having("product") and len(factors) == 2 and isinstance(value, (int, float)):
             return self._product(row, float(value), factors, parts, held.alias.dtype)
         return self._sentence(row, value, parts, held.alias.dtype)
+
+    def _write_of(
+        self, held: Held, index: tuple[int, ...]
+    ) -> tuple[Row | None, Operands | None, tuple[int, ...] | None]:
+        """The event that wrote an element, its operands and the element's place in what it wrote.
+
+        The last write to a tensor may be one to other elements of it: then it is an earlier one.
+        """
+        rows, writer = self.context.rows, held.writer
+        for _ in range(EARLIER):
+            row = rows.get(writer) if writer >= 0 else None
+            kept = None if row is None else rows.operands_at(row.ordinal)
+            if row is None or kept is None or kept.out is None:
+                return row, None, None
+            position = _in_output(held, index, kept.out)
+            changed = kept.held[0] if 0 in row.operator.mutable and kept.held else None
+            if position is not None or not isinstance(changed, Held):
+                return row, kept, position
+            writer = changed.writer
+        return None, None, None
+
+    def _last_write(self, row: Row, held: Held, index: tuple[int, ...]) -> Note:
+        """What the last event to write a tensor did to one of its elements, where no more is known of it."""
+        value = self._value(held, index)
+        if row.operator.base == "lift_fresh" and value is not None:
+            place = index if is_whole(held.alias) else None
+            name = self.context.sites.first_argument(row.site)
+            written = place is not None and self.context.sites.number_written(row.site, place) is not None
+            if not written and (name is not None or held.alias.dim()):
+                return Note.create("outside", sort="data", tensor=name, index=place, known=True, result=shown(value))
+        if row.operator.mutable:
+            return Note.create("wrote_last", operator=row.operator.base.removesuffix("_"))
+        return describe_operation(row, value)
 
     def _masked(
         self, row: Row, kept: Operands, position: tuple[int, ...], value: Any

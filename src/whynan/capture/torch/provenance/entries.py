@@ -146,7 +146,11 @@ class Entries:
         if constant is None or data is None or data.kind not in ("numpy", "value"):
             return
         # the index in what was converted: a view of it has others
-        index = birth.element.index if _is_whole(tensor) and birth.element.shape == tuple(tensor.shape) else None
+        index = (
+            birth.element.index
+            if shadow_memory.is_whole(tensor) and birth.element.shape == tuple(tensor.shape)
+            else None
+        )
         found = find_computation(self.context.sites, constant.site, birth.element, index)
         if found is not None:
             birth.data = data.model_copy(update={"computed": found.site})
@@ -189,19 +193,14 @@ class Entries:
 
     def _beyond(self, constant: Row, tensor: Tensor, mask: Tensor) -> Operand | None:
         """The finite number that the source writes for the first of the elements that are Inf in their dtype."""
-        numbers = self.context.sites.argument_numbers(constant.site) if _is_whole(tensor) else None
-        if numbers is None:
+        index = first_index(mask) if shadow_memory.is_whole(tensor) else None
+        number = None if index is None else self.context.sites.number_written(constant.site, index)
+        if number is None or not math.isfinite(number):
             return None
-        for place in first_index(mask) or ():
-            if not isinstance(numbers, list) or place >= len(numbers):
-                return None
-            numbers = numbers[place]
-        if not isinstance(numbers, float) or not math.isfinite(numbers):
-            return None
-        if bool(torch.isfinite(torch.tensor(numbers, dtype=tensor.dtype, device="cpu"))):
+        if bool(torch.isfinite(torch.tensor(number, dtype=tensor.dtype, device="cpu"))):
             return None
         return Operand(
-            name="data", expression=self.context.sites.first_argument(constant.site), value=numbers, origin="live"
+            name="data", expression=self.context.sites.first_argument(constant.site), value=number, origin="live"
         )
 
     def _event_of(self, row: Row) -> Event:
@@ -304,10 +303,6 @@ class Entries:
 
         everywhere = torch.ones(output.shape, dtype=torch.bool, device=output.device)
         return self.derived.rename(question, carried, everywhere, question.row.site, derived)
-
-
-def _is_whole(tensor: Tensor) -> bool:
-    return tensor.is_contiguous() and tensor.untyped_storage().nbytes() == tensor.nbytes
 
 
 def _element_in(whole: Tensor, view: Tensor, mask: Tensor, element: Element) -> Element:
