@@ -18,6 +18,17 @@ def the_logarithm_of_one() -> object:
     return torch.linalg.det(torch.ones(2, 2)).abs().log()
 
 
+def a_determinant_out_of_range() -> object:
+    return torch.linalg.det(1e-3 * torch.eye(20)).log()
+
+
+def a_gradient_of_a_small_determinant() -> object:
+    matrix = (1e-20 * torch.eye(2)).requires_grad_()
+    loss = torch.log(torch.det(matrix).abs())
+    loss.backward()
+    return loss.detach()
+
+
 def an_unchecked_inverse() -> object:
     return torch.linalg.inv_ex(torch.ones(2, 2)).inverse
 
@@ -63,6 +74,8 @@ def a_named_matrix() -> object:
     [
         a_determinant_of_zero,
         the_logarithm_of_one,
+        a_determinant_out_of_range,
+        a_gradient_of_a_small_determinant,
         an_unchecked_inverse,
         a_triangular_system,
         a_named_matrix,

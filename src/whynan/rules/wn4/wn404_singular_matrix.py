@@ -20,7 +20,8 @@ Example
         log_det = torch.logdet(covariance + 1e-3 * torch.eye(2))
 
 Fix
-    Add a small multiple of the identity, or use pinv or lstsq; of a covariance take the logarithm of the determinant
+    torch.linalg.slogdet in place of the logarithm of a determinant, which leaves the range where no pivot does. Of a
+    singular matrix: add a small multiple of the identity, or use pinv or lstsq; of a covariance take the logarithm of the determinant
     from its Cholesky factor.
 
 When it is fine
@@ -37,9 +38,9 @@ from typing import Final
 from whynan.expr.structure import fits
 from whynan.records import Finding, Operand
 from whynan.rules.base import OPERATION, STRUCTURE, Explanation, Rule
-from whynan.rules.expressions import logarithm_message, logarithm_of_zero
-from whynan.rules.facts import all_finite, base, operand, result, value
-from whynan.rules.intents import epsilon, guard
+from whynan.rules.expressions import expressions, logarithm_message, logarithm_of_zero
+from whynan.rules.facts import all_finite, base, forward_base, forward_value, number_text, operand, result, value
+from whynan.rules.intents import epsilon, guard, reformulation
 from whynan.rules.wording import derivative, readable, row_text
 
 _SOLVERS = {"linalg_inv_ex": "A", "_linalg_solve_ex": "A", "linalg_solve_triangular": "self", "linalg_lu_solve": "LU"}
@@ -48,6 +49,11 @@ _DETERMINANT: Final = "(det | _linalg_det)(...) | abs((det | _linalg_det)(...))"
 _WHY = (
     "The elimination divides by the pivots of the matrix, and one of them is 0 or nearly so. Two equal rows or columns, "
     "or a covariance of fewer samples than features, make a matrix singular."
+)
+_WHY_DETERMINANT = (
+    "A determinant is the product of the pivots of the matrix. Of a large one the product leaves the range of the dtype "
+    "though no pivot does: torch.linalg.slogdet and torch.logdet add their logarithms. Where a pivot is 0 itself, as "
+    "with two equal rows, the matrix is singular, and its logarithm is -Inf."
 )
 _WHY_NEGATIVE = (
     "Of a matrix that may turn space over, as the weight of a flow, torch.linalg.slogdet gives the logarithm of the "
@@ -58,7 +64,13 @@ _WHY_NEGATIVE = (
 
 def match(finding: Finding) -> Explanation | None:
     if (at := logarithm_of_zero(finding)) is not None and fits(_DETERMINANT, at[1]):
-        return Explanation(logarithm_message(finding, "the determinant of the matrix", ""), _WHY, STRUCTURE)
+        return Explanation(logarithm_message(finding, "the determinant of the matrix", ""), _WHY_DETERMINANT, STRUCTURE)
+    if (least := _steep_determinant(finding)) is not None:
+        return Explanation(
+            f"the determinant of the matrix is {number_text(least)}, and the derivative of its logarithm is out of range",
+            _WHY_DETERMINANT,
+            STRUCTURE,
+        )
     name = base(finding)
     if not all_finite(finding):
         return None
@@ -78,6 +90,14 @@ def match(finding: Finding) -> Explanation | None:
         _WHY,
         OPERATION,
     )
+
+
+def _steep_determinant(finding: Finding) -> float | None:
+    """The determinant, too small to have a reciprocal, whose logarithm's derivative is born here."""
+    found = expressions(finding) if finding.phase == "backward" and forward_base(finding) == "log" else None
+    of = None if found is None else found.argument_term(found.middle, "self")
+    least = forward_value(finding, "self")
+    return least if of is not None and least is not None and fits(_DETERMINANT, of) else None
 
 
 def _negative(finding: Finding) -> Explanation | None:
@@ -123,6 +143,10 @@ RULE = Rule(
             "a small number on the diagonal where the determinant is 0",
             "solve_ex(a, b)",
             f"solve_ex(a + {_WHERE}, b)",
+        ),
+        reformulation("the logarithm of the determinant by those of the pivots", "log(det(a))", "logdet(a)"),
+        reformulation(
+            "the logarithm of the determinant by those of the pivots", "log(abs(det(a)))", "slogdet(a).logabsdet"
         ),
         *(
             epsilon("a small number on the diagonal", f"{name}(a)", f"{name}(a + {_JITTER})")
