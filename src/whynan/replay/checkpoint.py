@@ -120,14 +120,15 @@ class Mark:
                 values = standing.frame.f_locals
                 found = {name: values[name] for name in loop.targets if name in values}
                 before = turns[-1].values if turns else standing.values
-                if any(before.get(name, _NOTHING) is not found.get(name, _NOTHING) for name in loop.targets):
-                    span = span or span_at(standing.frame)
-                    stale = (
-                        frozenset(loop.targets)
-                        if span is None
-                        else loop.stored_before(span.line, span.column) & {*loop.targets}
-                    )
-                    turns.append(Turn(found, stale))
+                names = {*loop.targets}
+                same = {name for name in names if before.get(name, _NOTHING) is found.get(name, _NOTHING)}
+                if same == names:
+                    continue
+                span = span or span_at(standing.frame)
+                stale = names if span is None else loop.stored_before(span.line, span.column) & names
+                # the program gave the others their values: a turn gives another tensor
+                if not any(isinstance(found.get(name), torch.Tensor) for name in same - stale):
+                    turns.append(Turn(found, frozenset(stale)))
 
 
 _NOTHING: Final = object()

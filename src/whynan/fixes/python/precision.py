@@ -369,7 +369,8 @@ def in_format(text: str, method: str, dtype: str) -> str | None:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             called = place.parents[node]
             is_half = node.attr == "half" and isinstance(called, ast.Call) and called.func is node and not called.args
-            if is_half or place.meaning(node) in (["torch", "float16"], ["torch", "half"]):
+            is_compared = any(isinstance(above, ast.Compare) for above in place.above(node))
+            if is_half or (not is_compared and place.meaning(node) in (["torch", "float16"], ["torch", "half"])):
                 stop = place.span(node)[1]
                 edits.append((stop - len(node.attr), stop, method if is_half else dtype))
     return apply_edits(text, edits) if edits else None

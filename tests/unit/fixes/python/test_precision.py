@@ -116,3 +116,11 @@ def test_float16_becomes_another_format_wherever_a_file_asks_for_it() -> None:
         changed = text.replace(".half()", f".{method}()").replace("torch.float16", f"torch.{dtype}")
         assert in_format(text, method, dtype) == changed
     assert in_format("import torch\n\nx = torch.ones(2)\n", "float", "float32") is None
+
+
+def test_a_format_that_is_compared_with_is_not_asked_for() -> None:
+    text = "import torch\n\n\ndef is_half(x):\n    return x.dtype in [torch.float16, torch.bfloat16]\n"
+    assert in_format(text, "float", "float32") is None
+    assert in_format(f"{text}\nx = torch.ones(2, dtype=torch.float16)\n", "float", "float32") == (
+        f"{text}\nx = torch.ones(2, dtype=torch.float32)\n"
+    )
