@@ -195,9 +195,10 @@ APPLICABLE: Final = STATUSES[:2]
 """Those of a fix that `whynan fix --apply` makes without being told which."""
 
 
-Lack = Literal["undefined", "infinite", "beyond", "steep", "unknown"]
+Lack = Literal["undefined", "infinite", "beyond", "steep", "unknown", "rounding"]
 """Why there is no exact value in reach: it is undefined, as 0 / 0 is, or infinite, as 1 / 0 is, or beyond the range of
-the dtype, or so steep that its gradient is, or unknown, since what was read had been rounded to its limit."""
+the dtype, or so steep that its gradient is, or unknown, since what was read had been rounded to its limit, or the
+rounding of what leads to it is as large as it is itself."""
 
 
 class StandIn(Record):
@@ -205,9 +206,9 @@ class StandIn(Record):
 
     ``output`` is null for the gradient of what comes in, where the value itself is exact. ``least`` and ``greatest``
     are of what is given on the failing input, in ``count`` of ``total`` elements, null where not all were looked at.
-    ``exact_least`` and ``exact_greatest`` are of the exact values beyond the range, or too ``steep`` for it by their
-    gradient, or of those of what rounds to that which was read, where such were looked at. ``gradient_zero``: whether
-    each gradient that was bad is 0 now, null where none was.
+    ``exact_least`` and ``exact_greatest`` are of the exact values beyond the range, too ``steep`` for it by their
+    gradient or lost in ``rounding``, or of those of what rounds to that which was read, where such were looked at.
+    ``gradient_zero``: whether each gradient that was bad is 0 now, null where none was.
     """
 
     output: int | None

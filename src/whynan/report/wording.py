@@ -555,6 +555,7 @@ _LACKS: Final = {
     "infinite": "the exact {of} is infinite",
     "beyond": "the exact {of} is out of range",
     "steep": "the gradient of the exact {of} is out of range",
+    "rounding": "rounding leaves no digit of the exact {of}",
     "unknown": "what comes in was rounded on its way, so no exact {of} is known",
 }
 
@@ -569,7 +570,7 @@ def stand_in_text(given: StandIn) -> str:
     told = f"{lacks}{where}{number}: {_range_text(given.least, given.greatest)} is given"
     if given.exact_least is not None and given.exact_greatest is not None:
         exact = _range_text(given.exact_least, given.exact_greatest)
-        is_exact = given.lack in ("beyond", "steep")
+        is_exact = given.lack in ("beyond", "steep", "rounding")
         told += f" for {exact}" if is_exact else f", of what rounds to the same it may be {exact}"
     return f"{told}, and the gradient there is 0" if given.gradient_zero else told
 

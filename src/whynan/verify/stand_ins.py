@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from whynan.records.report import Lack
     from whynan.verify.cases import Case
-    from whynan.verify.comparison import Array, Mask, Truth
+    from whynan.verify.comparison import Array, Healthy, Mask, Truth
 
 _NEAREST: Final = 0.5
 """Of the possible value nearest to 0, so much at least is a stand-in for what has none that is known."""
@@ -24,6 +24,8 @@ _LAST: Final = 8.0
 """From this part of the greatest number of a dtype on it is in the last binades."""
 _ROUNDED: Final = 1e-3
 """So far may it exceed that, by rounding."""
+_LOST: Final = 1e-3
+"""So far, relative to what is usual, is a number from an exact one that rounding has lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,19 @@ def inexact(name: str, old: Array, new: Array, dtype: str, truth: Truth) -> list
         Stated(name, "beyond", there & beyond, values, values),
     )
     return [each for each in found if each.there.any()]
+
+
+def lost(name: str, old: Array, new: Array, dtype: str, truth: Truth, healthy: Healthy | None) -> list[Stated]:
+    """The elements that were bad and are numbers now, far from an exact one of which rounding leaves no digit.
+
+    The original's own rounding tells nothing against such a number. It is far by what is usual of the healthy ones.
+    """
+    told = ~(truth.infinite | truth.undefined | truth.undecided) & (np.abs(truth.values) <= format_of(dtype).max)
+    values = np.where(told, truth.values, 0.0)
+    with np.errstate(invalid="ignore", over="ignore"):
+        size = np.maximum(np.abs(values), 0.0 if healthy is None else healthy.usual)
+        there = mended(old, new) & told & (np.abs(new - values) > _LOST * size)
+    return [Stated(name, "rounding", there, values, values, new[there])] if there.any() else []
 
 
 def _known(which: Callable[[Array], Any], values: Array | None, there: Mask) -> float | None:

@@ -26,7 +26,7 @@ from whynan.verify.comparison import (
     objection,
 )
 from whynan.verify.sampling import Sample, captured_samples, fresh_samples, grown_samples
-from whynan.verify.stand_ins import Stated, inexact, mended, merged, possible, steep
+from whynan.verify.stand_ins import Stated, inexact, lost, mended, merged, possible, steep
 from whynan.verify.tally import Example, Ledger
 from whynan.verify.truth import (
     BESIDE,
@@ -296,6 +296,8 @@ class Judgement:
             is_about = np.abs(np.abs(new[name]) - nearest.get(name, np.nan)) <= _ABOUT
             known_otherwise = (is_about & ~truth.infinite) | rounded.get(name, False)
             stated += inexact(name, old, np.where(known_otherwise, np.nan, new[name]), dtype, truth)
+            if self.strict and not self.declared:
+                stated += lost(name, old, np.where(rounded.get(name, False), np.nan, new[name]), dtype, truth, healthy)
         if self.strict and self._by_element(case) and (there := steep("0", case, new, known)).any():
             exact = known["0"].values
             stated.append(Stated("0", "steep", there, exact, exact, new["0"][there]))

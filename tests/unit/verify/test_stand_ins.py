@@ -438,3 +438,46 @@ def test_a_quotient_of_nothing_is_stated_beside_a_logarithm_too() -> None:
     )
     assert found.status == "guarded"
     assert [(given.lack, given.count) for given in found.stand_ins] == [("undefined", 1)]
+
+
+def difference() -> dict[str, Any]:
+    """Sides of a difference that rounding makes equal in the first."""
+    return {"a": torch.tensor([1e8, 2.0, 3.0, 5.0]), "b": torch.ones(4)}
+
+
+def quotient(a: Any, b: Any) -> Any:
+    return 1 / ((a + b) - a)
+
+
+def zeroed(a: Any, b: Any) -> Any:
+    d = (a + b) - a
+    return torch.where(d == 0, 0, 1 / torch.where(d == 0, 1, d))
+
+
+def test_a_number_far_from_one_that_rounding_has_lost_is_stated() -> None:
+    found = judge(quotient, zeroed, [difference()], kind="guard")
+    assert (found.status, [s.lack for s in found.stand_ins]) == ("guarded", ["rounding"])
+    assert reason_text(found).startswith(
+        "rounding leaves no digit of the exact value in 1 of 4 elements: 0 is given for 1; forward finite; none of "
+    )
+
+
+def test_of_the_exact_number_nothing_is_stated_though_rounding_had_lost_it() -> None:
+    def mended(a: Any, b: Any) -> Any:
+        d = (a + b) - a
+        return torch.where(d == 0, 1 / b, 1 / torch.where(d == 0, 1, d))
+
+    assert judge(quotient, mended, [difference()], kind="guard").status == "verified"
+
+
+def test_a_number_near_to_the_lost_one_by_what_is_usual_needs_no_statement() -> None:
+    given = [{"x": torch.tensor([[1.0, 2.0, 3.0], [1e-4, -0.0, 1e-4], [2.0, -1.0, 0.5]])}]
+
+    def deviation(x: Any) -> Any:
+        return ((x * x).mean(-1) - x.mean(-1) ** 2 - 1e-7).sqrt()
+
+    def clamped(x: Any) -> Any:
+        return ((x * x).mean(-1) - x.mean(-1) ** 2 - 1e-7).clamp(min=0).sqrt()
+
+    found = judge(deviation, clamped, given, kind="guard")
+    assert "rounding" not in [s.lack for s in found.stand_ins]
