@@ -58,6 +58,16 @@ FORMS = {
         SOFTMAX.replace("return self.act(self.weight * x * 2)", "return self.act(self.weight * x * 2), x.mean()"),
         "p, value = model(x)\nloss = value - (p * torch.log(p)).sum(-1).mean()",
     ),
+    "given to a function": (
+        SIGMOID + "\n\ndef nll(p, y):\n    return -(y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()\n",
+        "p = model(x)\nloss = nll(p, y)\nright = (p > 0.5) == (y > 0.5)",
+    ),
+    "given to a loss object": (
+        SOFTMAX
+        + "\n\nclass Loss(nn.Module):\n    def forward(self, p, rows):\n"
+        + "        return -p.gather(1, rows).log().mean()\n\n\ncriterion = Loss()\n",
+        "loss = criterion(model(x), rows)",
+    ),
     "a sequence": (
         "model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Softmax(dim=-1))\nnn.init.eye_(model[0].weight)\n",
         "p = model(x * 2)\nloss = -torch.log(p.gather(1, rows)).mean()",
@@ -168,5 +178,5 @@ def test_two_files_are_edited_as_one(
     report = explained(loaded(text))
     fix = report.findings[0].fixes[0]
     assert fix.verdict.status == "verified", fix
-    assert [diff.names[1] for diff in read_diffs(fix.patch or "")] == ["loaded_0.py", "loaded_1.py"]
+    assert [diff.names[1] for diff in read_diffs(fix.patch or "")] == ["loaded_1.py", "loaded_0.py"]
     assert check(report) == sum(bool(one.patch) for finding in report.findings for one in finding.fixes)

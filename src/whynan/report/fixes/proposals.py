@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import textwrap
@@ -53,10 +54,27 @@ def best(told: Iterable[Offer], kind: str) -> Offer | None:
 
 def edited_file(report: Report, finding: Finding, fix: Fix) -> str | None:
     """The file of the run that a fix edits: the one that its change names, else that of its finding."""
-    header = next((line for line in (fix.patch or "").splitlines() if line.startswith("+++ ")), "")
+    return _named_file(report, fix.patch or "") or (None if finding.site is None else finding.site.file)
+
+
+def _named_file(report: Report, patch: str) -> str | None:
+    """The file of the run that a patch names first."""
+    header = next((line for line in patch.splitlines() if line.startswith("+++ ")), "")
     name = header.removeprefix("+++ ").rstrip("\t").removeprefix("b/").lstrip("/")
     known = (source.file for source in report.run.sources if source.file.replace("\\", "/").lstrip("/") == name)
-    return next(known, None if finding.site is None else finding.site.file)
+    return next(known, None)
+
+
+def _files(patch: str) -> list[str]:
+    """The parts of a patch, each of one file."""
+    lines = patch.splitlines(keepends=True)
+    heads = [
+        number
+        for number, (line, following) in enumerate(itertools.pairwise(lines))
+        if line.startswith("--- ") and following.startswith("+++ ")
+    ]
+    ends = [*heads[1:], len(lines)] if heads else []
+    return ["".join(lines[begin:end]) for begin, end in zip(heads, ends, strict=True)] or [patch]
 
 
 def choice_of(report: Report, fix: Fix) -> str:
@@ -157,22 +175,33 @@ def _is_shown(fix: Fix) -> bool:
 
 def _fix(page: Page, fix: Fix, finding: Finding, report: Report) -> None:
     verdict = fix.verdict
-    edits = _edits(fix.patch or "") if _is_shown(fix) else []
+    parts = _files(fix.patch or "")
+    edits = [_edits(part) if _is_shown(fix) else [] for part in parts]
     why = reason_text(verdict)
-    told = why if edits and why else fix.title
+    told = why if any(edits) and why else fix.title
     page.row("fix", (verdict.status, _STATUS[verdict.status]), f": {told}")
-    if why and not edits:
+    if why and not any(edits):
         page.row("", why)
-    file = edited_file(report, finding, fix) if fix.patch else None
-    line = _first_line(fix.patch or "")
-    if finding.site is not None and file is not None and file != finding.site.file:
+    left = _PATCH_LINES
+    for part, lines in zip(parts if fix.patch else (), edits, strict=False):
+        if left > 0:
+            _place(page, part, finding, report)
+        for line in lines[: max(left, 0)]:
+            page.row("", (line, "green" if line.startswith("+") else "red"))
+        left -= len(lines)
+    if left < 0:
+        page.row("", f"... {-left} more lines; the JSON report has the whole patch")
+
+
+def _place(page: Page, patch: str, finding: Finding, report: Report) -> None:
+    """Say where the change of a file is, if that is not at the finding."""
+    file, line = _named_file(report, patch), _first_line(patch)
+    if finding.site is None:
+        return
+    if file is not None and file != finding.site.file:
         page.row("", f"in {file}" if line is None else f"in {file}:{line}")
-    elif finding.site is not None and line is not None and abs(line - finding.site.line) > _NEAR:
+    elif line is not None and abs(line - finding.site.line) > _NEAR:
         page.row("", f"at line {line}")
-    for line in edits[:_PATCH_LINES]:
-        page.row("", (line, "green" if line.startswith("+") else "red"))
-    if len(edits) > _PATCH_LINES:
-        page.row("", f"... {len(edits) - _PATCH_LINES} more lines; the JSON report has the whole patch")
 
 
 def _first_line(patch: str) -> int | None:

@@ -41,7 +41,7 @@ from whynan.run.runner import attach, isolation_here, wait_for_threads
 from whynan.run.script import without_own_frames
 from whynan.source.text import file_text
 from whynan.verify.in_place.instrument import Loaded, every_function, instrument_function
-from whynan.verify.in_place.swap import is_same_file
+from whynan.verify.in_place.swap import edits_of, is_same_file
 from whynan.verify.in_place.visits import ProcessRecorders
 
 if TYPE_CHECKING:
@@ -198,7 +198,8 @@ class ProofRun(WholeRun):
 
     def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> Report | str:
         """The report of a run with another text of a file, which makes its objects; or why there is none."""
-        del before, live
+        del before
+        texts = {path: after, **{other: text for other, _, text in edits_of(live)}}
         try:
             compile(after, path, "exec", dont_inherit=True)
         except SyntaxError as error:
@@ -209,7 +210,7 @@ class ProofRun(WholeRun):
         self._tried += 1
         folder = os.path.join(self.folder, f"trial-{self._tried}")
         os.mkdir(folder, 0o700)
-        if not self._run(folder, path, after, left):
+        if not self._run(folder, texts, left):
             return _TOO_LONG.format(left)
         found = read_trial(folder)
         return found if isinstance(found, str) else self._judged(*found)
@@ -227,13 +228,12 @@ class ProofRun(WholeRun):
             return "run with it, the program ended before it came as far as without it"
         return report
 
-    def _run(self, folder: str, path: str, after: str, seconds: float) -> bool:
+    def _run(self, folder: str, texts: dict[str, str], seconds: float) -> bool:
         asked = {
             "kind": "trial",
             "program": self.asked["program"],
             "options": self.asked["options"],
-            "path": path,
-            "text": after,
+            "texts": texts,
             "door": self.doors if self.end_of_it == "door" else None,
             "eager": self.asked["eager"],
             "random": self.asked["random"],
@@ -244,11 +244,11 @@ class ProofRun(WholeRun):
 
 
 class TrialRun(WholeRun):
-    """The run of a program with another text of one file."""
+    """The run of a program with another text of some of its files."""
 
     def source_overrides(self) -> Loaded:
-        """The edited text."""
-        return Loaded({self.asked["path"]: self.asked["text"]})
+        """The edited texts."""
+        return Loaded(self.asked["texts"])
 
     def passed(self) -> None:
         """At a door; it ends at that at which the run without the edit ended."""

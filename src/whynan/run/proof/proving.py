@@ -285,7 +285,7 @@ class _Proving:
             there, at = ProgramText(source.path, moved.text, moved), moved.relocated(finding)
             found = candidates(there.text, at, [intent for intent in intents if intent.kind != "setting"])
             edits = [
-                replace(one, path=source.path, title=f"{one.title}, of logits that {moved.title} gives")
+                replace(one, path=source.path, title=f"{one.title}, of logits {moved.title}")
                 for one in found
                 if isinstance(one, Candidate) and one.kind == "reformulation"
             ]
@@ -618,7 +618,7 @@ def _fix_of(proof: RankedCandidate, source: ProgramText) -> Fix:
     from whynan.source.positions import file_of_site
 
     made = proof.candidate
-    files = [*source.others, (source.path, source.before, made.edited)]
+    files = [(source.path, source.before, made.edited), *source.others]
     diff = "".join(patch(file_of_site(path), before, after) for path, before, after in files)
     return Fix(title=made.title, kind="source", patch=diff, verdict=proof.verdict, further=proof.further)
 

@@ -27,7 +27,7 @@ from whynan.run.proof.reruns import INTERRUPTED, RERUN, RUN_ONCE, EditedRun, NoR
 from whynan.run.region import Region, refuses_another
 from whynan.run.watch.joint_proof import JointProof, Step
 from whynan.verify.in_place.edited_tail import edit_tail, lines_after
-from whynan.verify.in_place.swap import is_same_file, swap_code
+from whynan.verify.in_place.swap import edits_of, is_same_file, swap_code
 from whynan.verify.in_place.visits import record_visits
 
 if TYPE_CHECKING:
@@ -225,6 +225,8 @@ class ReplayRerunner:
         try:
             with swap_code(path, before, after) as swap, nullcontext() if live is None else live.apply():
                 way = _relocated(self._way, path, before, after)
+                for other in edits_of(live):
+                    way = _relocated(way, *other)
                 # a replay of the whole program makes its objects
                 if (live is None or way.is_whole) and not swap.swapped and _statements(way) == _statements(self._way):
                     return self._left("; ".join(swap.left) or "nothing that is replayed is changed by it")

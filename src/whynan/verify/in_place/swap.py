@@ -156,6 +156,11 @@ class SwappedTexts:
             yield
 
 
+def edits_of(live: object) -> tuple[tuple[str, str, str], ...]:
+    """The path, the text and the other text of each file that is another one while a run goes."""
+    return live.edits if isinstance(live, SwappedTexts) else ()
+
+
 def _keyword_defaults(after: str | ast.Module) -> dict[tuple[str, int], dict[str, Any]]:
     """The defaults of parameters that are given by name alone and are literals, by a function's name and line."""
     found: dict[tuple[str, int], dict[str, Any]] = {}

@@ -206,7 +206,7 @@ def test_the_probabilities_of_a_distribution_are_computed_of_its_logits(made: st
     text = f"{head}def drawn(z):\n    return {made}\n\n\ndef f(z):\n    d = drawn(z)\n    return torch.log(d.probs)\n"
     z = torch.tensor([[0.5, -3.0, 20.0]])
     same = [one for one in moved(text, "torch.log(d.probs)") if f"torch.log({reads})" in one.text]
-    assert [one.title for one in same] == ["d"]
+    assert [one.title for one in same] == ["that d gives"]
     assert "probs=" not in same[0].text
     torch.testing.assert_close(run(same[0].text, "f(z)", z=z), run(text, "f(z)", z=z))
 
@@ -248,3 +248,166 @@ def test_the_probabilities_of_another_branch_stay() -> None:
     found = moved(text, "torch.log(d.probs)")[0].text
     assert "torch.log(torch.softmax(d.logits, dim=-1)).sum(-1)" in found
     assert "torch.log(d.probs.clamp(0.01, 0.99))" in found
+
+
+GIVEN = {
+    "a name": "p = torch.sigmoid(z)\nreturn nll(p, y)",
+    "a name that is read elsewhere": "p = torch.sigmoid(z)\nloss = nll(p, y)\nreturn loss + 0 * p.sum()",
+    "an expression": "return nll(torch.sigmoid(2 * z), y)",
+    "a name for an expression": "p = torch.sigmoid(2 * z)\nreturn nll(p, y)",
+    "a name for an expression that is read elsewhere": "p = torch.sigmoid(2 * z)\nreturn nll(p, y) + 0 * p.sum()",
+    "by its name": "return nll(y=y, p=torch.sigmoid(z))",
+    "a view": "return nll(torch.sigmoid(z)[:2].view(-1), y[:2])",
+    "a view of a name": "p = torch.sigmoid(z).unsqueeze(0)\nreturn nll(p.squeeze(0), y)",
+    "of a function": "return nll(probs(z), y)",
+    "twice": "p = torch.sigmoid(z)\nq = torch.sigmoid(-z)\nreturn nll(p, y) + nll(q, y)",
+    "twice by a name": "p = torch.sigmoid(2 * z)\nq = torch.sigmoid(-z * 2)\nreturn nll(p, y) + nll(q, y)",
+}
+LOSS = '''
+def nll(p, y):
+    """Of probabilities."""
+    return -(y * torch.log(p)).sum()
+'''
+
+
+def given(called: str, *, head: str = HEAD, loss: str = LOSS) -> str:
+    producer = "def probs(x):\n    return torch.sigmoid(x + 0)\n"
+    return f"{head}{producer}\n{loss}\n\ndef f(z, y):\n{textwrap.indent(called, '    ')}\n"
+
+
+@pytest.mark.parametrize("kind", GIVEN)
+def test_a_function_that_is_given_an_activation_computes_it(kind: str) -> None:
+    before = given(GIVEN[kind])
+    (found,) = [one for one in moved(before, "torch.log(p)") if "def nll(logits, y):" in one.text]
+    assert '"""Of probabilities."""\n    p = torch.sigmoid(logits)\n' in found.text
+    z, y = torch.tensor([0.5, -3.0, 2.0]), torch.tensor([1.0, 0.0, 1.0])
+    assert torch.equal(run(before, "f(z, y)", z=z, y=y), run(found.text, "f(z, y)", z=z, y=y))
+    site = found.relocated(finding(before, "torch.log(p)")).site
+    assert site is not None
+    node = Place(found.text).node_of(site)
+    assert node is not None
+    assert Place(found.text).code(node) == "torch.log(p)"
+
+
+def test_what_nothing_reads_any_more_is_no_longer_computed() -> None:
+    (found,) = moved(given(GIVEN["a name"]), "torch.log(p)")
+    assert found.text.endswith("def f(z, y):\n    return nll(z, y)\n")
+    assert found.title == "that nll is given"
+
+
+NOT_GIVEN = {
+    "another value": "return nll(1 - torch.sigmoid(z), y)",
+    "another activation at another call": "return nll(torch.sigmoid(z), y) + nll(z.softmax(-1), y)",
+    "a probability at another call": "return nll(torch.sigmoid(z), y) + nll(y, y)",
+    "a function that is handed on": "return nll(torch.sigmoid(z), y) + sum(map(nll, y, y))",
+    "another context": "with torch.no_grad():\n    p = torch.sigmoid(z)\nreturn nll(p, y)",
+    "a part of a row": "return nll(z.softmax(-1)[:2], y[:2])",
+    "arguments that are not written out": "return nll(*(torch.sigmoid(z), y))",
+    "set on one of two ways": "p = torch.sigmoid(z)\nif y.sum() > 0:\n    p = y\nreturn nll(p, y)",
+}
+
+
+@pytest.mark.parametrize("called", NOT_GIVEN.values(), ids=NOT_GIVEN)
+def test_a_function_that_is_given_more_than_an_activation_stays_as_it_is(called: str) -> None:
+    assert not moved(given(called), "torch.log(p)")
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "@torch.no_grad()\ndef nll(p, y):\n    return -(y * torch.log(p)).sum()\n",
+        "def nll(p, *y):\n    return -(y[0] * torch.log(p)).sum()\n",
+        "def nll(p=None, y=None):\n    return -(y * torch.log(p)).sum()\n",
+        "def nll(p, y): return -(y * torch.log(p)).sum()\n",
+    ],
+    ids=["decorated", "of any arguments", "with a default", "on one line"],
+)
+def test_a_function_that_may_be_called_otherwise_stays_as_it_is(loss: str) -> None:
+    assert not moved(given(GIVEN["a name"], loss=loss), "torch.log(p)")
+
+
+MODEL = """import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(3, 3)
+
+    def forward(self, x):
+        return torch.softmax(self.body(x), dim=-1)
+"""
+CRITERION = """import torch
+from torch import nn
+
+
+class SoftLoss(nn.Module):
+    def __init__(self):
+        super(SoftLoss, self).__init__()
+
+    def forward(self, probs, y):
+        return -(y * torch.log(probs)).sum()
+"""
+TRAINING = """import torch
+from model import Net
+from m import SoftLoss
+
+
+def validate(net, criterion, x, y):
+    with torch.no_grad():
+        return criterion(net(x), y)
+
+
+def train(net, criterion, x, y):
+    out = net(x)
+    return criterion(out, y), out.argmax(-1)
+
+
+def main(x, y):
+    net, criterion = Net(), None
+    criterion = SoftLoss().to(x.device)
+    return train(net, criterion, x, y)
+"""
+
+
+def in_three_files(training: str = TRAINING, criterion: str = CRITERION) -> list[MovedActivation]:
+    return moved(criterion, "torch.log(probs)", model=MODEL, train=training)
+
+
+def test_a_loss_in_a_file_of_its_own_is_given_the_logits_of_a_model_by_a_third() -> None:
+    (found,) = in_three_files()
+    after = {path: text for path, _, text in found.others}
+    assert found.title == "that Net.forward gives"
+    assert "def forward(self, logits, y):\n        probs = torch.softmax(logits, dim=-1)\n" in found.text
+    assert "return logits if return_logits else torch.softmax(logits, dim=-1)" in after["model.py"]
+    assert "logits = net(x, return_logits=True)\n        return criterion(logits, y)" in after["train.py"]
+    assert "out = torch.softmax(logits, dim=-1)\n    return criterion(logits, y), out.argmax(-1)" in after["train.py"]
+
+
+@pytest.mark.parametrize(
+    "training",
+    [
+        TRAINING.replace("return train(net, criterion, x, y)", "return train(net, criterion, x, y), save(criterion)"),
+        TRAINING.replace("train(net, criterion, x, y)", "train(net, lambda p, t: criterion(p, t), x, y)"),
+        TRAINING.replace("def train(net, criterion,", "def train(net, loss,").replace(
+            "criterion(out, y)", "loss(out, y)"
+        ),
+        TRAINING + "\n\nclass Other(SoftLoss):\n    pass\n",
+        TRAINING.replace("SoftLoss().to", "make(SoftLoss)().to"),
+    ],
+    ids=[
+        "is given to something unknown",
+        "is called in a lambda",
+        "has another name there",
+        "is a base",
+        "is made elsewhere",
+    ],
+)
+def test_a_loss_that_may_be_called_elsewhere_stays_as_it_is(training: str) -> None:
+    assert not in_three_files(training)
+
+
+def test_a_model_that_may_be_the_loss_is_not_asked_for_logits() -> None:
+    """``net(x)`` may then be a call of either."""
+    assert not in_three_files(criterion=CRITERION.replace("probs, y", "probs, y=1.0"))
