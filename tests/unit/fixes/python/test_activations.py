@@ -302,6 +302,9 @@ NOT_GIVEN = {
     "a function that is handed on": "return nll(torch.sigmoid(z), y) + sum(map(nll, y, y))",
     "another context": "with torch.no_grad():\n    p = torch.sigmoid(z)\nreturn nll(p, y)",
     "a part of a row": "return nll(z.softmax(-1)[:2], y[:2])",
+    "asked for its gradient": "p = torch.sigmoid(z)\np.retain_grad()\nreturn nll(p, y)",
+    "written into": "p = torch.sigmoid(z)\np.mul_(y)\nreturn nll(p, y)",
+    "a function of another name too": "loss = nll\nreturn nll(torch.sigmoid(z), y) + loss(y, y)",
     "arguments that are not written out": "return nll(*(torch.sigmoid(z), y))",
     "set on one of two ways": "p = torch.sigmoid(z)\nif y.sum() > 0:\n    p = y\nreturn nll(p, y)",
 }
@@ -360,14 +363,15 @@ def validate(net, criterion, x, y):
 
 
 def train(net, criterion, x, y):
+    net.train()
     out = net(x)
     return criterion(out, y), out.argmax(-1)
 
 
 def main(x, y):
-    net, criterion = Net(), None
+    net = Net()
     criterion = SoftLoss().to(x.device)
-    return train(net, criterion, x, y)
+    return train(net, criterion, x, y), validate(net, criterion, x, y)
 """
 
 
@@ -388,12 +392,18 @@ def test_a_loss_in_a_file_of_its_own_is_given_the_logits_of_a_model_by_a_third()
 @pytest.mark.parametrize(
     "training",
     [
-        TRAINING.replace("return train(net, criterion, x, y)", "return train(net, criterion, x, y), save(criterion)"),
+        TRAINING.replace("return train(", "return save(criterion), train("),
         TRAINING.replace("train(net, criterion, x, y)", "train(net, lambda p, t: criterion(p, t), x, y)"),
         TRAINING.replace("def train(net, criterion,", "def train(net, loss,").replace(
             "criterion(out, y)", "loss(out, y)"
         ),
         TRAINING + "\n\nclass Other(SoftLoss):\n    pass\n",
+        TRAINING + "\n\ndef other(net, x, y):\n    return train(net, torch.nn.BCELoss(), x, y)\n",
+        TRAINING + "\n\ndef other(net, criterion, x, y):\n    return criterion(net(x), y)\n",
+        TRAINING + "\n\nclass Kept:\n    def __init__(self, loss):\n        self.criterion = loss\n",
+        TRAINING.replace("return train(", "return Trainer(criterion=criterion), train("),
+        TRAINING + "\n\ndef chosen(losses, name):\n    return getattr(losses, name)\n",
+        TRAINING.replace("import SoftLoss", "import SoftLoss, SoftLoss as Soft"),
         TRAINING.replace("SoftLoss().to", "make(SoftLoss)().to"),
     ],
     ids=[
@@ -401,6 +411,12 @@ def test_a_loss_in_a_file_of_its_own_is_given_the_logits_of_a_model_by_a_third()
         "is called in a lambda",
         "has another name there",
         "is a base",
+        "is another at another call",
+        "is given by nobody",
+        "is set to something else",
+        "is given to a library",
+        "may be looked up",
+        "has another name",
         "is made elsewhere",
     ],
 )

@@ -124,7 +124,7 @@ def caller_edits(reader: Reader, producer: Producer, calls: Sequence[ast.Call]) 
         (start, end), head = place.span(call), place.span(statement)[0]
         name = free_name(reader, "logits" if number == 1 else f"logits_{number}")
         next_line = f"{newline_of(place)}{indent_of(place, statement)}"
-        if target is not None and _asks_gradients(reader, target):
+        if target is not None and asks_gradients(reader, target):
             return None
         if target is not None and (behind := _line_end(place, statement)) is not None:
             name = name if len(calls) == 1 else free_name(reader, f"{target.id}_logits")
@@ -141,7 +141,7 @@ def caller_edits(reader: Reader, producer: Producer, calls: Sequence[ast.Call]) 
     return found, lines
 
 
-def _asks_gradients(reader: Reader, target: ast.Name) -> bool:
+def asks_gradients(reader: Reader, target: ast.Name) -> bool:
     """Whether the gradient of what a name stands for is asked for."""
     nodes = (n for n in ast.walk(reader.reaching.function) if isinstance(n, ast.Attribute) and n.attr in _GRADIENTS)
     return any(isinstance(node.value, ast.Name) and node.value.id == target.id for node in nodes)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from whynan.expr.from_python import Reader
-from whynan.fixes.python.activations.callers import caller_edits, is_call_of, reached
+from whynan.fixes.python.activations.callers import asks_gradients, caller_edits, is_call_of, reached
 from whynan.fixes.python.activations.producers import LEAVES_ALONE, activation_of, free_name, indent_of, newline_of
 from whynan.fixes.python.imports import visible
 from whynan.ops.signatures import VIEWS
@@ -70,11 +70,10 @@ def given_activations(
         if not calls:
             continue
         ways: list[tuple[Mapping[str, Sequence[Edit]], str]] = [({}, f"that {parameter.function} is given")]
-        arguments = [(file, reader, argument) for file, reader, _, argument in calls]
         ways += [
             (edits, f"that {producer.qualified} gives")
             for producer in known
-            if (edits := _asked(arguments, producer, defined)) is not None
+            if (edits := _asked(calls, producer, defined)) is not None
         ]
         for asked, title in ways:
             there = {file: apply_edits(text, asked[file]) if file in asked else text for file, text in texts.items()}
@@ -108,42 +107,43 @@ def _parameters(path: str, spot: Spot) -> Iterator[_Parameter]:
 # -- All calls of a function, where it is only called ------------------------------------------------------------------
 
 
-def _calls(texts: Mapping[str, str], parameter: _Parameter) -> list[tuple[str, Reader, ast.Call, ast.expr]]:
-    """The calls of a parameter's function, with what each gives for it; none where something else is done with it."""
-    found = parameter.definition(texts)
-    if found is None:
+class _Given(NamedTuple):
+    """A call of a parameter's function, the function that it is in, and what it gives for the parameter."""
+
+    path: str
+    reader: Reader
+    call: ast.Call
+    argument: ast.expr
+
+
+def _calls(texts: Mapping[str, str], parameter: _Parameter) -> list[_Given]:
+    """The calls of a parameter's function; none where they may not be all, or something else is done with it."""
+    found, places = parameter.definition(texts), {path: place_of(text) for path, text in texts.items()}
+    program = _Names(places)
+    if found is None or program.is_looked_up:
         return []
     _, function = found
-    names = {function.name}
-    calls: list[tuple[str, ast.Call]] = []
     if parameter.owner and function.name in ("forward", "__call__"):
-        made = _uses(texts, parameter.owner)
-        held = None if made is None else [_held_by(texts[file], call) for file, call in made]
-        if held is None or None in held:
-            return []
-        names = {name for name in held if name is not None}
-    for name in sorted(names):
-        more = _uses(texts, name)
-        if more is None:
-            return []
-        calls += more
+        calls = program.calls_of_instances(parameter.owner)
+    else:
+        is_free = not parameter.owner
+        is_one = len(program.defined(function.name, is_free=is_free)) == 1
+        calls = program.calls(function.name, is_free=is_free) if is_one else None
     offset = 1 if parameter.owner else 0
     index = [argument.arg for argument in function.args.args].index(parameter.name) - offset
-    complete: list[tuple[str, Reader, ast.Call, ast.expr]] = []
+    complete: list[_Given] = []
     readers: dict[ast.AST, Reader] = {}
-    for file, call in calls:
-        given = _given(call, index, parameter.name)
-        if given is None:
-            return []
-        place = place_of(texts[file])
+    for path, call in calls or ():
+        given, place = _argument(call, index, parameter.name), places[path]
         scope = place.function(call)
-        if scope is function:
+        of_class = isinstance(call.func, ast.Attribute) and place.code(call.func.value) == parameter.owner
+        if given is None or scope is function or of_class:
             return []
-        complete.append((file, readers.setdefault(scope, Reader(place, scope)), call, given))
+        complete.append(_Given(path, readers.setdefault(scope, Reader(place, scope)), call, given))
     return complete
 
 
-def _given(call: ast.Call, index: int, name: str) -> ast.expr | None:
+def _argument(call: ast.Call, index: int, name: str) -> ast.expr | None:
     """What a call gives for a parameter."""
     if any(isinstance(a, ast.Starred) for a in call.args) or any(k.arg is None for k in call.keywords):
         return None
@@ -152,31 +152,166 @@ def _given(call: ast.Call, index: int, name: str) -> ast.expr | None:
     return next((keyword.value for keyword in call.keywords if keyword.arg == name), None)
 
 
-def _uses(texts: Mapping[str, str], name: str) -> list[tuple[str, ast.Call]] | None:
-    """The calls of what has a name, which nothing else is done with; None where something is."""
-    calls: list[tuple[str, ast.Call]] = []
-    for file, text in texts.items():
-        if name not in text:
-            continue
-        place = place_of(text)
-        for node in place.parents:
-            match node:
-                case ast.Name(id=other) | ast.Attribute(attr=other) if other == name:
-                    pass
-                case _:
-                    continue
-            parent = place.parents.get(node)
-            if not isinstance(getattr(node, "ctx", None), ast.Load):
+class _Names:
+    """What the files of a program do with a name, whatever it is of: a function, an attribute, a parameter."""
+
+    def __init__(self, places: Mapping[str, Place]) -> None:
+        self._places = places
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether the program asks for what has a name that is computed: ``getattr(losses, name)``."""
+        calls = (node for place in self._places.values() for node in place.parents if isinstance(node, ast.Call))
+        return any(
+            isinstance(call.func, ast.Name)
+            and (call.func.id in ("eval", "exec", "globals", "vars") or (call.func.id == "getattr" and _is_open(call)))
+            for call in calls
+        )
+
+    def defined(self, name: str, *, is_free: bool) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+        """The functions of a name: methods, or those that are ``free`` of a class."""
+        kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+        nodes = [(place, node) for place in self._places.values() for node in place.parents]
+        named = [(place, node) for place, node in nodes if isinstance(node, kinds) and node.name == name]
+        return [node for place, node in named if isinstance(place.parents.get(node), ast.ClassDef) is not is_free]
+
+    def calls(self, name: str, *, is_free: bool = False) -> list[tuple[str, ast.Call]] | None:
+        """The calls of what has a name, if nothing else is done with it but to hand it on under the same name.
+
+        ``is_free``: it is a function or a class of a module, and no attribute of an object.
+        """
+        found: list[tuple[str, ast.Call]] = []
+        for path, place in self._places.items():
+            if name not in place.text:
                 continue
-            if isinstance(parent, ast.Call) and parent.func is node:
-                calls.append((file, parent))
-            elif not _is_left_alone(place, parent) and not _is_handed_on(place, node, name, texts):
+            for node in place.parents:
+                match node:
+                    case ast.alias(name=full, asname=str(other)) if full.rpartition(".")[2] == name != other:
+                        return None
+                    case ast.Constant(value=str(text)) if text == name and _is_asked_by_text(place, node):
+                        return None
+                    case ast.Attribute(attr=other) if is_free and other == name and not place.meaning(node):
+                        # of an object: `net.train()`
+                        continue
+                    case ast.Name(id=other) | ast.Attribute(attr=other) if other == name:
+                        pass
+                    case _:
+                        continue
+                parent = place.parents.get(node)
+                if not isinstance(getattr(node, "ctx", None), ast.Load):
+                    continue
+                if isinstance(parent, ast.Call) and parent.func is node:
+                    found.append((path, parent))
+                elif not _is_left_alone(place, node) and (is_free or not self._is_handed_on(place, node, name)):
+                    return None
+        return found
+
+    def calls_of_instances(self, owner: str) -> list[tuple[str, ast.Call]] | None:
+        """The calls of a class's instances, which have names that nothing else has."""
+        made = self.calls(owner, is_free=True)
+        if made is None or len(self._classes(owner)) != 1:
+            return None
+        held = {_held_by(self._places[path], call) for path, call in made}
+        found: list[tuple[str, ast.Call]] = []
+        for name in held:
+            calls = None if name is None or not self._is_only(name, [call for _, call in made]) else self.calls(name)
+            if calls is None:
                 return None
-    return calls
+            found += calls
+        return found
+
+    def _classes(self, name: str) -> list[ast.ClassDef]:
+        nodes = (node for place in self._places.values() for node in place.parents)
+        return [node for node in nodes if isinstance(node, ast.ClassDef) and node.name == name]
+
+    def _is_only(self, name: str, made: Sequence[ast.Call]) -> bool:
+        """Whether a name is given to nothing but some objects that are made, wherever it is set or a parameter."""
+        for place in self._places.values():
+            for node in place.parents if name in place.text else ():
+                match node:
+                    case ast.Name(id=other, ctx=ast.Store()) | ast.Attribute(attr=other, ctx=ast.Store()):
+                        is_right = other != name or _is_set_to(place, node, name, made)
+                    case ast.arg(arg=other):
+                        is_right = other != name or self._is_given_it(place, node, name)
+                    case ast.FunctionDef(name=other) | ast.ClassDef(name=other):
+                        is_right = other != name
+                    case _:
+                        continue
+                if not is_right:
+                    return False
+        return True
+
+    def _is_given_it(self, place: Place, argument: ast.arg, name: str) -> bool:
+        """Whether every call of the function that has a parameter gives it what has its name."""
+        function = next((above for above in place.above(argument) if isinstance(above, ast.FunctionDef)), None)
+        if function is None or argument not in function.args.args:
+            return False
+        parent = place.parents.get(function)
+        owner = parent.name if isinstance(parent, ast.ClassDef) else ""
+        called, is_free = (owner, True) if function.name == "__init__" else (function.name, not owner)
+        calls = self.calls(called, is_free=is_free) if called else None
+        unique = len(self._classes(called)) + len(self.defined(called, is_free=is_free)) == 1
+        index = function.args.args.index(argument) - (1 if owner else 0)
+        given = [_argument(call, index, name) for _, call in calls or ()]
+        return bool(given) and unique and all(_is_named(one, name) for one in given)
+
+    def _is_handed_on(self, place: Place, node: ast.AST, name: str) -> bool:
+        """Whether it is given to a function of the program, or to an attribute, that has the same name for it."""
+        parent = place.parents.get(node)
+        if isinstance(parent, ast.Assign):
+            return len(parent.targets) == 1 and _is_named(parent.targets[0], name)
+        keyword = parent if isinstance(parent, ast.keyword) else None
+        call = place.parents.get(keyword) if keyword is not None else parent
+        match call:
+            case ast.Call(func=ast.Name(id=callee) | ast.Attribute(attr=callee)):
+                pass
+            case _:
+                return False
+        classes = self._classes(callee)
+        inner = [each for kind in classes for each in kind.body if isinstance(each, ast.FunctionDef)]
+        free = [*self.defined(callee, is_free=True), *self.defined(callee, is_free=False)]
+        defined = [each for each in inner if each.name == "__init__"] or free
+        if len(defined) != 1 or any(isinstance(argument, ast.Starred) for argument in call.args):
+            return False
+        plain = [argument.arg for argument in defined[0].args.args if argument.arg != "self"]
+        if keyword is not None:
+            return keyword.arg == name and name in plain
+        index = next((number for number, argument in enumerate(call.args) if argument is node), len(plain))
+        return index < len(plain) and plain[index] == name
 
 
-def _is_left_alone(place: Place, parent: ast.AST | None) -> bool:
+def _is_open(call: ast.Call) -> bool:
+    """Whether the source does not say of which name an attribute is asked for."""
+    return len(call.args) < 2 or not isinstance(call.args[1], ast.Constant)
+
+
+def _is_asked_by_text(place: Place, node: ast.AST) -> bool:
+    call = place.parents.get(node)
+    return isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in ("getattr", "setattr")
+
+
+def _is_named(node: ast.expr | None, name: str) -> bool:
+    match node:
+        case ast.Name(id=other) | ast.Attribute(attr=other):
+            return other == name
+        case _:
+            return False
+
+
+def _is_set_to(place: Place, node: ast.AST, name: str, made: Sequence[ast.Call]) -> bool:
+    """Whether an assignment gives a name one of the objects that are made, None, or what has the name already."""
+    statement = place.parents.get(node)
+    if not isinstance(statement, ast.Assign) or statement.targets != [node]:
+        return False
+    value: ast.expr = statement.value
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _MOVES_ALONG:
+        value = value.func.value
+    return value in made or _is_named(value, name) or (isinstance(value, ast.Constant) and value.value is None)
+
+
+def _is_left_alone(place: Place, node: ast.AST) -> bool:
     """Whether what is asked of a module leaves it as it is, under no other name: ``criterion.to(device)``."""
+    parent = place.parents.get(node)
     if isinstance(parent, ast.Call):
         return isinstance(parent.func, ast.Name) and parent.func.id == "super"
     if not isinstance(parent, ast.Attribute) or parent.attr not in _MOVES_ALONG:
@@ -185,35 +320,8 @@ def _is_left_alone(place: Place, parent: ast.AST | None) -> bool:
     return not isinstance(held, ast.Assign) or place.code(held.targets[0]) == place.code(parent.value)
 
 
-def _is_handed_on(place: Place, node: ast.AST, name: str, texts: Mapping[str, str]) -> bool:
-    """Whether it is given to a function of the program whose parameter has the same name."""
-    call = place.parents.get(node)
-    if isinstance(call, ast.keyword):
-        return call.arg == name
-    if not isinstance(call, ast.Call) or node not in call.args or any(isinstance(a, ast.Starred) for a in call.args):
-        return False
-    match call.func:
-        case ast.Name(id=callee) | ast.Attribute(attr=callee):
-            pass
-        case _:
-            return False
-    defined = [
-        function
-        for text in texts.values()
-        if callee in text
-        for function in place_of(text).parents
-        if isinstance(function, ast.FunctionDef) and function.name == callee
-    ]
-    if len(defined) != 1:
-        return False
-    plain = [argument.arg for argument in defined[0].args.args if argument.arg != "self"]
-    index = call.args.index(node) if isinstance(node, ast.expr) else len(plain)
-    return index < len(plain) and plain[index] == name
-
-
-def _held_by(text: str, construction: ast.Call) -> str | None:
+def _held_by(place: Place, construction: ast.Call) -> str | None:
     """The name or attribute that a module is assigned to where it is made."""
-    place = place_of(text)
     node: ast.AST = construction
     parent = place.parents.get(node)
     while isinstance(parent, ast.Attribute) and parent.attr in _MOVES_ALONG:
@@ -229,13 +337,11 @@ def _held_by(text: str, construction: ast.Call) -> str | None:
 # -- The callers give the logits, and the function computes the activation ---------------------------------------------
 
 
-def _asked(
-    arguments: Sequence[tuple[str, Reader, ast.expr]], producer: Producer, defined: set[str]
-) -> dict[str, list[Edit]] | None:
+def _asked(given: Sequence[_Given], producer: Producer, defined: set[str]) -> dict[str, list[Edit]] | None:
     """The edits that have each argument computed of the logits that another function gives."""
     edits: dict[str, list[Edit]] = {producer.path: [*producer.edits]} if producer.edits else {}
     done: dict[Reader, list[ast.Call]] = {}
-    for file, reader, argument in arguments:
+    for file, reader, _, argument in given:
         calls = [n for n in reached(reader, [argument]) if isinstance(n, ast.Call) and n not in done.get(reader, ())]
         called = [call for call in calls if is_call_of(reader, call, producer, defined)]
         made = caller_edits(reader, producer, called) if called else None
@@ -318,6 +424,8 @@ def _logits_of(reader: Reader, call: ast.Call, argument: ast.expr, taken: set[st
     is_kept = isinstance(operand, ast.Name) and computed is made.value and _is_same_there(reader, operand, call)
     name = operand.id if isinstance(operand, ast.Name) and is_kept else free_name(reader, "logits", taken)
     taken.add(name)
+    if asks_gradients(reader, statement.targets[0]):
+        return None
     given = (*place.span(inner), name)
     if readers == [inner] and is_kept and not indent_of(place, statement).strip():
         first, last = place.line_start(statement.lineno), place.line_start((statement.end_lineno or 0) + 1)
