@@ -75,22 +75,12 @@ class _Causes:
         """Whether one change would be the right one for both."""
         if one.rank != other.rank or "inference" in (one.phase, other.phase):
             return False
-        if not (_is_born(one) and _is_born(other)):
-            ways = (_is_of_literal, _is_made_of_literal, _is_derivative_of_literal, _has_spoilt)
-            alike = _are_of_one_literal(one, other) or _are_of_the_same_samples(one, other)
-            return alike or any(way(one, other) or way(other, one) for way in ways)
-        if _read_one_entry(one, other) or _read_one_zero(one, other):
+        both_born = _is_born(one) and _is_born(other)
+        alike, led_back = (_ALIKE, _LED_BACK) if both_born else (_ALIKE_WITH_LITERAL, _LED_BACK_TO_LITERAL)
+        if any(way(one, other) for way in alike) or any(way(one, other) or way(other, one) for way in led_back):
             return True
-        if _one_edit(one, other) or _stand_on_one_pole(one, other) or _fail_on_one_number(one, other):
-            return True
-        if _ranges_left(one) & _ranges_left(other) or _are_of_one_cut(one, other) or _have_run_away(one, other):
-            return True
-        if _is_pole_of(one, other) or _is_pole_of(other, one) or _are_of_one_count(one, other):
-            return True
-        if _read_one_factor(one, other) or _is_inner_part(one, other) or _is_inner_part(other, one):
-            return True
-        if _is_made_of_infinity(one, other) or _is_made_of_infinity(other, one):
-            return True
+        if not both_born:
+            return False
         if one.site is None or other.site is None or one.site.file != other.site.file:
             return False
         if one.rule != other.rule and not _is_one_place(one.library_site, other.library_site):
@@ -509,3 +499,29 @@ def _fixes(group: list[Finding]) -> tuple[Fix, ...]:
             proved = [f for f in (known, fix) if f.verdict.status != "unverified"]
             found[key] = max(proved or [known], key=lambda f: STATUSES.index(f.verdict.status))
     return tuple(sorted(found.values(), key=lambda f: (f.patch is None, STATUSES.index(f.verdict.status))))
+
+
+def _leave_one_range(one: Finding, other: Finding) -> bool:
+    """Whether what leads to both left the range at one place."""
+    return bool(_ranges_left(one) & _ranges_left(other))
+
+
+_ALIKE_WITH_LITERAL: Final = (_are_of_one_literal, _are_of_the_same_samples)
+"""Ways in which two findings, one of them no birth, have one cause, whichever is the first."""
+_LED_BACK_TO_LITERAL: Final = (_is_of_literal, _is_made_of_literal, _is_derivative_of_literal, _has_spoilt)
+"""Ways in which one of such two leads to the other."""
+_ALIKE: Final = (
+    _read_one_entry,
+    _read_one_zero,
+    _one_edit,
+    _stand_on_one_pole,
+    _fail_on_one_number,
+    _leave_one_range,
+    _are_of_one_cut,
+    _have_run_away,
+    _are_of_one_count,
+    _read_one_factor,
+)
+"""Ways in which two births have one cause, whichever is the first."""
+_LED_BACK: Final = (_is_pole_of, _is_inner_part, _is_made_of_infinity)
+"""Ways in which one of two births is led back to the other, or to what that is of."""
