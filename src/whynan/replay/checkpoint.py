@@ -126,8 +126,9 @@ class Mark:
                     continue
                 span = span or span_at(standing.frame)
                 stale = names if span is None else loop.stored_before(span.line, span.column) & names
-                # the program gave the others their values: a turn gives another tensor
-                if not any(isinstance(found.get(name), torch.Tensor) for name in same - stale):
+                # what the program has given the others is no turn, which gives another tensor
+                is_turn = not names - same <= stale or not any(torch.is_tensor(found.get(n)) for n in same - stale)
+                if is_turn:
                     turns.append(Turn(found, frozenset(stale)))
 
 

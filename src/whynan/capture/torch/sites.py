@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from whynan.capture.torch.operators import Operator
     from whynan.records import Phase, Site
-    from whynan.source.definitions import Definition
+    from whynan.source.definitions import Definition, Numbers
 
 
 # -- Where an event stands: a walk over the frames to the user's innermost one, cheap enough for every event -----------
@@ -197,10 +197,15 @@ class Sites:
         key = self._keys[number]
         return None if key is None or key[2] else first_argument(_owners[key[0]][0], key[1])
 
-    def number_written(self, number: int, index: tuple[int, ...]) -> float | None:
-        """The number that the source writes for an element in the first argument of the call at a site."""
+    def number_written(self, number: int, index: tuple[int, ...] | None) -> float | None:
+        """The number that the source writes for an element in the first argument of the call at a site.
+
+        Where the index is not known, the first number, of an argument that is made of nothing but numbers.
+        """
         key = self._keys[number]
         given = None if key is None or key[2] else argument_numbers(_owners[key[0]][0], key[1])
+        if index is None:
+            return next(iter(_flat(given)), None) if None not in _flat(given) else None
         for place in index:
             if not isinstance(given, list) or place >= len(given):
                 return None
@@ -228,6 +233,11 @@ class Sites:
         if not library:
             return site, None
         return site, resolve(_owners[library][0], library_instruction)
+
+
+def _flat(numbers: Numbers | None) -> list[float | None]:
+    """The numbers of nested lists; None for what is none."""
+    return [one for part in numbers for one in _flat(part)] if isinstance(numbers, list) else [numbers]
 
 
 # -- Per-thread state --------------------------------------------------------------------------------------------------

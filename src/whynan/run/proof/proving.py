@@ -279,6 +279,7 @@ class _Proving:
             if (
                 self._trials.is_over()
                 or _is_hooked(source.path, moved)
+                or (moved.callee is not None and _is_named_elsewhere(moved.callee, {**others, source.path: ""}))
                 or any(digest != self._hashes.get(path, digest) for path, digest in digests.items())
             ):
                 break
@@ -476,6 +477,7 @@ class _Proving:
         from whynan.source.positions import file_of_site
 
         files = [str(names.get("__file__")) for names in own_modules()]
+        files.append(os.path.abspath(self._report.run.command))
         loaded = [file_of_site(f) for f in files if f.endswith(".py") and owner_of(f) is Owner.USER]
         own = (path for path in self._hashes if not path.startswith("<"))
         texts = {path: file_text(path) for path in dict.fromkeys((*own, *loaded))}
@@ -587,6 +589,18 @@ def _is_hooked(path: str, moved: MovedActivation) -> bool:
     codes = [getattr(getattr(kind, "forward", None), "__code__", None) for kind in hooked]
     homes = {code.co_filename for code in codes if code is not None}
     return any(is_same_file(home, file) for home in homes for file in files)
+
+
+_MOST_FILES: Final = 2000
+
+
+def _is_named_elsewhere(name: str, known: Mapping[str, str]) -> bool:
+    """Whether a file beside the program's own, which it has not loaded, has a name in it."""
+    paths = {os.path.realpath(path) for path in known}
+    folders = {os.path.dirname(path) for path in paths}
+    files = (entry.path for folder in folders for entry in os.scandir(folder) if entry.name.endswith(".py"))
+    others = (path for path in itertools.islice(files, _MOST_FILES) if os.path.realpath(path) not in paths)
+    return any(name in (file_text(path) or "") for path in others)
 
 
 def _alike(finding: Finding) -> object:

@@ -260,6 +260,11 @@ GIVEN = {
     "a view": "return nll(torch.sigmoid(z)[:2].view(-1), y[:2])",
     "a view of a name": "p = torch.sigmoid(z).unsqueeze(0)\nreturn nll(p.squeeze(0), y)",
     "of a function": "return nll(probs(z), y)",
+    "a view of a sum": "return nll(torch.sigmoid(1 + z)[:2], y[:2])",
+    "a view of a choice by name": "p = torch.sigmoid(z if y is None else z + 1)[1:]\nreturn nll(p, y[1:])",
+    "of several lines": "p = torch.sigmoid(\n    z +  # as it is\n    y\n)\nreturn nll(p, y)",
+    "one name twice": "p = torch.sigmoid(2 * z)\nreturn nll(p, y) + nll(p, y * 2)",
+    "of two calls of a function": "p = probs(z)\nq = probs(-z)\nreturn nll(p, y) + nll(q, y)",
     "twice": "p = torch.sigmoid(z)\nq = torch.sigmoid(-z)\nreturn nll(p, y) + nll(q, y)",
     "twice by a name": "p = torch.sigmoid(2 * z)\nq = torch.sigmoid(-z * 2)\nreturn nll(p, y) + nll(q, y)",
 }
@@ -305,6 +310,15 @@ NOT_GIVEN = {
     "asked for its gradient": "p = torch.sigmoid(z)\np.retain_grad()\nreturn nll(p, y)",
     "written into": "p = torch.sigmoid(z)\np.mul_(y)\nreturn nll(p, y)",
     "a function of another name too": "loss = nll\nreturn nll(torch.sigmoid(z), y) + loss(y, y)",
+    "of another object of that name": "self.nll(y)\nnll = torch.nn.BCELoss()\nreturn nll(torch.sigmoid(z), y)",
+    "deleted": "p = torch.sigmoid(z)\nloss = nll(p, y)\ndel p\nreturn loss",
+    "differentiated": "p = torch.sigmoid(z)\nreturn torch.autograd.grad(nll(p, y), p)",
+    "in a comprehension": "p = torch.sigmoid(z)\nreturn [nll(p, z) for z in y]",
+    "beside what writes into its operand": "return nll(torch.sigmoid(z), z.mul_(2))",
+    "an operand that may be written into": "p = torch.sigmoid(z[0])\nz[0] = 9.0\nreturn nll(p, y)",
+    "an operand that another function is given": "p = torch.sigmoid(z)\nstep(z)\nreturn nll(p, y)",
+    "beside another statement on its line": "p = torch.sigmoid(2 * z); q = 3\nreturn nll(p, y) + q",
+    "looked up": "return getattr(losses, y.name)(z) + nll(torch.sigmoid(z), y)",
     "arguments that are not written out": "return nll(*(torch.sigmoid(z), y))",
     "set on one of two ways": "p = torch.sigmoid(z)\nif y.sum() > 0:\n    p = y\nreturn nll(p, y)",
 }
@@ -315,15 +329,32 @@ def test_a_function_that_is_given_more_than_an_activation_stays_as_it_is(called:
     assert not moved(given(called), "torch.log(p)")
 
 
+def test_a_method_that_a_subclass_overrides_stays_as_it_is() -> None:
+    net = "class Net:\n    def score(self, p, y):\n        return -(y * torch.log(p)).sum()\n\n"
+    net += "    def step(self, z, y):\n        return self.score(torch.sigmoid(z), y)\n"
+    other = "\n\nclass Brier(Net):\n    def score(self, p, y):\n        return ((p - y) ** 2).sum()\n"
+    assert moved(HEAD + net, "torch.log(p)")
+    assert not moved(HEAD + net + other, "torch.log(p)")
+    assert not moved(HEAD + net + "\n\ndef own(net, p, y):\n    return Net.score(net, p, y)\n", "torch.log(p)")
+
+
+def test_a_function_of_which_there_are_two_stays_as_it_is() -> None:
+    text = given(GIVEN["a name"])
+    assert moved(text, "torch.log(p)", other="import torch\n")
+    assert not moved(text, "torch.log(p)", other="import torch\n\n\ndef nll(p, y):\n    return p\n")
+    assert not moved(text, "torch.log(p)", other="from m import nll as score\n\n\nscore(1, 2)\n")
+
+
 @pytest.mark.parametrize(
     "loss",
     [
+        "def nll(p, y):\n    p.clamp_(0.1)\n    return -(y * torch.log(p)).sum()\n",
         "@torch.no_grad()\ndef nll(p, y):\n    return -(y * torch.log(p)).sum()\n",
         "def nll(p, *y):\n    return -(y[0] * torch.log(p)).sum()\n",
         "def nll(p=None, y=None):\n    return -(y * torch.log(p)).sum()\n",
         "def nll(p, y): return -(y * torch.log(p)).sum()\n",
     ],
-    ids=["decorated", "of any arguments", "with a default", "on one line"],
+    ids=["writes into it", "decorated", "of any arguments", "with a default", "on one line"],
 )
 def test_a_function_that_may_be_called_otherwise_stays_as_it_is(loss: str) -> None:
     assert not moved(given(GIVEN["a name"], loss=loss), "torch.log(p)")

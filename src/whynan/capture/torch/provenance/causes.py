@@ -40,7 +40,7 @@ class Factor(NamedTuple):
 
 
 HOPS = 6
-EARLIER: Final = 64
+EARLIER: Final = 4096
 """So many writes to one tensor are followed back for an element."""
 _DIALECT: Final = Dialect(TORCH.having("transparent"), TORCH.having("clips"))
 WEIGHING = {
@@ -186,8 +186,10 @@ class Causes:
         The last write to a tensor may be one to other elements of it: then it is an earlier one.
         """
         rows, writer = self.context.rows, held.writer
+        last: Row | None = None
         for _ in range(EARLIER):
             row = rows.get(writer) if writer >= 0 else None
+            last = row or last
             kept = None if row is None else rows.operands_at(row.ordinal)
             if row is None or kept is None or kept.out is None:
                 return row, None, None
@@ -196,7 +198,7 @@ class Causes:
             if position is not None or not isinstance(changed, Held):
                 return row, kept, position
             writer = changed.writer
-        return None, None, None
+        return last, None, None
 
     def _last_write(self, row: Row, held: Held, index: tuple[int, ...]) -> Note:
         """What the last event to write a tensor did to one of its elements, where no more is known of it."""
@@ -204,7 +206,7 @@ class Causes:
         if row.operator.base == "lift_fresh" and value is not None:
             place = index if is_whole(held.alias) else None
             name = self.context.sites.first_argument(row.site)
-            written = place is not None and self.context.sites.number_written(row.site, place) is not None
+            written = self.context.sites.number_written(row.site, place) is not None
             if not written and (name is not None or held.alias.dim()):
                 return Note.create("outside", sort="data", tensor=name, index=place, known=True, result=shown(value))
         if row.operator.mutable:

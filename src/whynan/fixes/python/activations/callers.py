@@ -126,7 +126,7 @@ def caller_edits(reader: Reader, producer: Producer, calls: Sequence[ast.Call]) 
         next_line = f"{newline_of(place)}{indent_of(place, statement)}"
         if target is not None and asks_gradients(reader, target):
             return None
-        if target is not None and (behind := _line_end(place, statement)) is not None:
+        if target is not None and (behind := line_end(place, statement)) is not None:
             name = name if len(calls) == 1 else free_name(reader, f"{target.id}_logits")
             lines.append(f"{target.id} = {producer.activation.format(name)}")
             found += [(*place.span(target), name), *asked, (behind, behind, next_line + lines[-1])]
@@ -173,7 +173,7 @@ def _target(statement: ast.stmt, call: ast.Call, index: int | None) -> ast.Name 
             return None
 
 
-def _line_end(place: Place, statement: ast.stmt) -> int | None:
+def line_end(place: Place, statement: ast.stmt) -> int | None:
     """The end of the line that a statement ends, if it stands there alone."""
     end = place.span(statement)[1]
     rest, _, _ = place.text[end:].partition("\n")

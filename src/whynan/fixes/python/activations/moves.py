@@ -55,6 +55,8 @@ class MovedActivation:
     others: tuple[tuple[str, str, str], ...]
     stages: tuple[Sequence[Edit], ...]
     lines: tuple[str, ...]
+    callee: str | None = None
+    """The function, or the class of it, that is called otherwise than before, by all that call it."""
 
     def without_unread(self, edited: str) -> str:
         """An edited text without the activations that nothing reads there any more."""
@@ -115,17 +117,21 @@ def moved_activations(
     drawn = _of_distributions(texts[path], [*spots, *further])
     yield from itertools.islice(itertools.chain(itertools.chain.from_iterable(made), drawn), _MOST)
     given = given_activations(texts, path, spots[0], known, names)
-    yield from itertools.islice((_given(texts, path, each) for each in given), _MOST)
+    moved = (one for each in given if (one := _given(texts, path, each)) is not None)
+    yield from itertools.islice(moved, _MOST)
 
 
-def _given(texts: Mapping[str, str], path: str, moved: GivenActivation) -> MovedActivation:
+def _given(texts: Mapping[str, str], path: str, moved: GivenActivation) -> MovedActivation | None:
     after: dict[str, str] = {}
     for file, stages in moved.stages.items():
         after[file] = texts[file]
         for edits in stages:
             after[file] = apply_edits(after[file], edits)
     others = tuple((file, texts[file], text) for file, text in after.items() if file != path)
-    return MovedActivation(moved.title, texts[path], after[path], others, moved.stages[path], (moved.line,))
+    if not all(map(is_python, after.values())):
+        return None
+    stages = moved.stages[path]
+    return MovedActivation(moved.title, texts[path], after[path], others, stages, (moved.line,), moved.callee)
 
 
 def _of_distributions(text: str, spots: Sequence[Spot]) -> Iterator[MovedActivation]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from whynan.expr.from_python import Reader
-from whynan.fixes.python.activations.callers import asks_gradients, caller_edits, is_call_of, reached
+from whynan.fixes.python.activations.callers import asks_gradients, caller_edits, is_call_of, line_end, reached
 from whynan.fixes.python.activations.producers import LEAVES_ALONE, activation_of, free_name, indent_of, newline_of
 from whynan.fixes.python.imports import visible
 from whynan.ops.signatures import VIEWS
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 _OF_ROWS: Final = "torch.softmax"
 """The activation that is not one of each element."""
-_MOVES_ALONG: Final = LEAVES_ALONE | {"cuda", "cpu"}
+_MOVES_ALONG: Final = frozenset({"to", "cuda", "cpu", "train", "eval"})
+"""What gives a module back."""
+_MANAGERS: Final = (ast.With, ast.AsyncWith)
+_LOOKS_UP: Final = frozenset({"eval", "exec", "globals", "locals", "vars"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +35,11 @@ class GivenActivation:
     """The files of a program that computes the same, with an activation in the function that it was given to.
 
     ``stages`` are the edits of each file, one after another; ``line`` is the statement that computes the activation.
+    ``callee`` is the name of the function, or of its class.
     """
 
     title: str
+    callee: str
     stages: Mapping[str, tuple[Sequence[Edit], ...]]
     line: str
 
@@ -46,6 +51,11 @@ class _Parameter(NamedTuple):
     function: str
     owner: str
     name: str
+
+    @property
+    def qualified(self) -> str:
+        """Its function's name as a reader says it."""
+        return f"{self.owner}.{self.function}" if self.owner else self.function
 
     def definition(self, texts: Mapping[str, str]) -> tuple[Place, ast.FunctionDef] | None:
         """The function in one of the program's files."""
@@ -69,7 +79,7 @@ def given_activations(
         calls = _calls(texts, parameter)
         if not calls:
             continue
-        ways: list[tuple[Mapping[str, Sequence[Edit]], str]] = [({}, f"that {parameter.function} is given")]
+        ways: list[tuple[Mapping[str, Sequence[Edit]], str]] = [({}, f"that {parameter.qualified} is given")]
         ways += [
             (edits, f"that {producer.qualified} gives")
             for producer in known
@@ -81,7 +91,7 @@ def given_activations(
             if found is not None:
                 edits, line = found
                 stages = {file: (asked.get(file, ()), edits.get(file, ())) for file in {*asked, *edits}}
-                yield GivenActivation(title, stages, line)
+                yield GivenActivation(title, parameter.owner or parameter.function, stages, line)
 
 
 def _parameters(path: str, spot: Spot) -> Iterator[_Parameter]:
@@ -99,8 +109,9 @@ def _parameters(path: str, spot: Spot) -> Iterator[_Parameter]:
         for node in reached(spot.reader, [spot.start])
         for definition in spot.reader.reaching.definitions_at(node)
     ]
+    written = {definition.name for definition in spot.reader.reaching.definitions() if definition.written}
     for argument in plain:
-        if any(definition.node is argument for definition in definitions):
+        if argument.arg not in written and any(definition.node is argument for definition in definitions):
             yield _Parameter(path, function.name, owner, argument.arg)
 
 
@@ -125,6 +136,8 @@ def _calls(texts: Mapping[str, str], parameter: _Parameter) -> list[_Given]:
     _, function = found
     if parameter.owner and function.name in ("forward", "__call__"):
         calls = program.calls_of_instances(parameter.owner)
+    elif function.name.startswith("__"):
+        return []
     else:
         is_free = not parameter.owner
         is_one = len(program.defined(function.name, is_free=is_free)) == 1
@@ -163,8 +176,11 @@ class _Names:
         """Whether the program asks for what has a name that is computed: ``getattr(losses, name)``."""
         calls = (node for place in self._places.values() for node in place.parents if isinstance(node, ast.Call))
         return any(
-            isinstance(call.func, ast.Name)
-            and (call.func.id in ("eval", "exec", "globals", "vars") or (call.func.id == "getattr" and _is_open(call)))
+            (
+                isinstance(call.func, ast.Name)
+                and (call.func.id in _LOOKS_UP or (call.func.id == "getattr" and _is_open(call)))
+            )
+            or (isinstance(call.func, ast.Attribute) and call.func.attr == "children")
             for call in calls
         )
 
@@ -188,6 +204,8 @@ class _Names:
                 match node:
                     case ast.alias(name=full, asname=str(other)) if full.rpartition(".")[2] == name != other:
                         return None
+                    case ast.arg(arg=other) if is_free and other == name:
+                        return None
                     case ast.Constant(value=str(text)) if text == name and _is_asked_by_text(place, node):
                         return None
                     case ast.Attribute(attr=other) if is_free and other == name and not place.meaning(node):
@@ -199,6 +217,8 @@ class _Names:
                         continue
                 parent = place.parents.get(node)
                 if not isinstance(getattr(node, "ctx", None), ast.Load):
+                    if is_free:
+                        return None
                     continue
                 if isinstance(parent, ast.Call) and parent.func is node:
                     found.append((path, parent))
@@ -208,8 +228,8 @@ class _Names:
 
     def calls_of_instances(self, owner: str) -> list[tuple[str, ast.Call]] | None:
         """The calls of a class's instances, which have names that nothing else has."""
-        made = self.calls(owner, is_free=True)
-        if made is None or len(self._classes(owner)) != 1:
+        made, classes = self.calls(owner, is_free=True), self._classes(owner)
+        if made is None or len(classes) != 1 or classes[0].decorator_list:
             return None
         held = {_held_by(self._places[path], call) for path, call in made}
         found: list[tuple[str, ast.Call]] = []
@@ -314,10 +334,11 @@ def _is_left_alone(place: Place, node: ast.AST) -> bool:
     parent = place.parents.get(node)
     if isinstance(parent, ast.Call):
         return isinstance(parent.func, ast.Name) and parent.func.id == "super"
-    if not isinstance(parent, ast.Attribute) or parent.attr not in _MOVES_ALONG:
+    if not isinstance(parent, ast.Attribute) or parent.attr not in LEAVES_ALONE | _MOVES_ALONG:
         return False
     held = place.parents.get(place.parents[parent])
-    return not isinstance(held, ast.Assign) or place.code(held.targets[0]) == place.code(parent.value)
+    is_again = isinstance(held, ast.Assign) and place.code(held.targets[0]) == place.code(parent.value)
+    return parent.attr not in _MOVES_ALONG or isinstance(held, ast.Expr) or is_again
 
 
 def _held_by(place: Place, construction: ast.Call) -> str | None:
@@ -340,15 +361,19 @@ def _held_by(place: Place, construction: ast.Call) -> str | None:
 def _asked(given: Sequence[_Given], producer: Producer, defined: set[str]) -> dict[str, list[Edit]] | None:
     """The edits that have each argument computed of the logits that another function gives."""
     edits: dict[str, list[Edit]] = {producer.path: [*producer.edits]} if producer.edits else {}
-    done: dict[Reader, list[ast.Call]] = {}
-    for file, reader, _, argument in given:
-        calls = [n for n in reached(reader, [argument]) if isinstance(n, ast.Call) and n not in done.get(reader, ())]
+    callers: dict[Reader, tuple[str, list[ast.Call]]] = {}
+    for path, reader, _, argument in given:
+        calls = [node for node in reached(reader, [argument]) if isinstance(node, ast.Call)]
         called = [call for call in calls if is_call_of(reader, call, producer, defined)]
-        made = caller_edits(reader, producer, called) if called else None
-        if made is None and not done.get(reader):
+        if not called:
             return None
-        edits.setdefault(file, []).extend(made[0] if made is not None else ())
-        done.setdefault(reader, []).extend(called)
+        known = callers.setdefault(reader, (path, []))[1]
+        known += [call for call in called if call not in known]
+    for reader, (path, called) in callers.items():
+        made = caller_edits(reader, producer, sorted(called, key=lambda call: (call.lineno, call.col_offset)))
+        if made is None:
+            return None
+        edits.setdefault(path, []).extend(made[0])
     return edits
 
 
@@ -363,9 +388,10 @@ def _computed_inside(texts: Mapping[str, str], parameter: _Parameter) -> tuple[d
     name = free_name(Reader(place, function), "logits")
     edits: dict[str, list[Edit]] = {}
     activations: set[str] = set()
-    names: dict[Reader, set[str]] = {}
-    for file, reader, call, argument in _calls(texts, parameter):
-        found = _logits_of(reader, call, argument, names.setdefault(reader, set()))
+    names: dict[Reader, dict[ast.stmt, str]] = {}
+    for given in _calls(texts, parameter):
+        file, reader, call, argument = given
+        found = _logits_of(given, names.setdefault(reader, {}))
         if found is None:
             return None
         activation, made = found
@@ -376,7 +402,7 @@ def _computed_inside(texts: Mapping[str, str], parameter: _Parameter) -> tuple[d
     if len(activations) != 1:
         return None
     (activation,) = activations
-    given = next(one for one in function.args.args if one.arg == parameter.name)
+    own = next(one for one in function.args.args if one.arg == parameter.name)
     is_documented = isinstance(function.body[0], ast.Expr) and isinstance(function.body[0].value, ast.Constant)
     if visible(place, function).get("torch") != "torch" or len(function.body) == is_documented:
         return None
@@ -384,7 +410,7 @@ def _computed_inside(texts: Mapping[str, str], parameter: _Parameter) -> tuple[d
     ahead = place.lines_ahead(function.body[int(is_documented)], line)
     if ahead is None:
         return None
-    edits.setdefault(parameter.path, []).extend([_renamed(place, given, parameter.name, name), ahead])
+    edits.setdefault(parameter.path, []).extend([_renamed(place, own, parameter.name, name), ahead])
     return edits, line
 
 
@@ -394,48 +420,139 @@ def _renamed(place: Place, node: ast.arg | ast.keyword, before: str, after: str)
     return start, start + len(before), after
 
 
-def _logits_of(reader: Reader, call: ast.Call, argument: ast.expr, taken: set[str]) -> tuple[str, list[Edit]] | None:
-    """The activation that an argument is, and the edits that give its logits in its place; ``taken`` are names."""
+def _logits_of(given: _Given, taken: dict[ast.stmt, str]) -> tuple[str, list[Edit]] | None:
+    """The activation that an argument is, and the edits that give its logits in its place.
+
+    ``taken``: the names of logits so far, by the statements that compute their activations.
+    """
+    reader, argument = given.reader, given.argument
     place = reader.place
     inner = _inside(reader, argument)
     direct = activation_of(reader, inner)
     if direct is not None:
         activation, operand = direct
-        text = operand if isinstance(operand, str) else place.code(operand)
         is_alike = inner is argument or not activation.startswith(_OF_ROWS)
-        return (activation, [(*place.span(inner), text)]) if is_alike else None
+        if not is_alike or (not _is_fresh(reader, operand) and _writes(given.call)):
+            return None
+        return activation, [(*place.span(inner), _text(place, operand, is_whole=inner is argument))]
     made = reader.reaching.single_definition(inner) if isinstance(inner, ast.Name) else None
-    if made is None or made.written or not isinstance(made.value, ast.expr):
+    if made is None or made.written or not isinstance(made.value, ast.expr) or not isinstance(inner, ast.Name):
         return None
     computed = _inside(reader, made.value)
     found, statement = activation_of(reader, computed), place.parents.get(made.value)
     if found is None or not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return None
     activation, operand = found
-    if activation.startswith(_OF_ROWS) and (inner is not argument or computed is not made.value):
+    is_alike = inner is argument and computed is made.value
+    if (activation.startswith(_OF_ROWS) and not is_alike) or len(statement.targets) > 1:
         return None
-    if _managers(place, statement) != _managers(place, call) or len(statement.targets) > 1:
+    if not _is_same_later(given, statement, operand) or line_end(place, statement) is None:
         return None
-    text = operand if isinstance(operand, str) else place.code(operand)
     (start, end), head = place.span(made.value), place.span(statement)[0]
     inside = place.span(computed)
+    text = _text(place, operand, is_whole=computed is made.value)
     logits = f"{place.text[start : inside[0]]}{text}{place.text[inside[1] : end]}"
-    readers = [node for node, known in reader.reaching.at.items() if made in known]
-    is_kept = isinstance(operand, ast.Name) and computed is made.value and _is_same_there(reader, operand, call)
-    name = operand.id if isinstance(operand, ast.Name) and is_kept else free_name(reader, "logits", taken)
-    taken.add(name)
-    if asks_gradients(reader, statement.targets[0]):
-        return None
-    given = (*place.span(inner), name)
-    if readers == [inner] and is_kept and not indent_of(place, statement).strip():
+    is_named = isinstance(operand, ast.Name) and computed is made.value
+    known = taken.get(statement)
+    name = operand.id if isinstance(operand, ast.Name) and is_named else known
+    name = name or free_name(reader, "logits", taken.values())
+    taken[statement] = name
+    edit = (*place.span(inner), name)
+    readers = [node for node, definitions in reader.reaching.at.items() if made in definitions]
+    if known is not None:
+        return activation, [edit]
+    if readers != [inner] or isinstance(reader.reaching.function, ast.Module):
+        line = f"{name} = {logits}{newline_of(place)}{indent_of(place, statement)}"
+        more = [] if is_named else [(head, head, line), (start, end, activation.format(name))]
+        return activation, [*more, edit]
+    if is_named:
         first, last = place.line_start(statement.lineno), place.line_start((statement.end_lineno or 0) + 1)
-        return activation, [(first, last, ""), given]
-    if readers == [inner]:
-        return activation, [(*place.span(statement.targets[0]), name), (start, end, logits), given]
-    if is_kept:
-        return activation, [given]
-    line = f"{name} = {logits}{newline_of(place)}{indent_of(place, statement)}"
-    return activation, [(head, head, line), (start, end, activation.format(name)), given]
+        return activation, [(first, last, ""), edit]
+    return activation, [(*place.span(statement.targets[0]), name), (start, end, logits), edit]
+
+
+def _text(place: Place, operand: ast.expr | str, *, is_whole: bool) -> str:
+    """An operand as it is written where an activation of it was, and where only part of an expression was that."""
+    if isinstance(operand, str):
+        return operand
+    text, atoms = place.code(operand), (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
+    is_plain = isinstance(operand, atoms) or (is_whole and not isinstance(operand, ast.NamedExpr))
+    return text if is_plain and ("\n" not in text or isinstance(operand, ast.Call)) else f"({text})"
+
+
+def _is_fresh(reader: Reader, operand: ast.expr | str) -> bool:
+    """Whether an operand is computed anew, and shares its memory with nothing that may be written into."""
+    if isinstance(operand, ast.Call):
+        return operator_of(reader.place, operand)[0] not in VIEWS
+    return isinstance(operand, (str, ast.BinOp))
+
+
+def _writes(node: ast.AST) -> bool:
+    """Whether something in an expression may write into a tensor, or give a name another value."""
+    calls = (inner for inner in ast.walk(node) if isinstance(inner, ast.Call))
+    names = (call.func.attr for call in calls if isinstance(call.func, ast.Attribute))
+    return any(name.endswith("_") for name in names) or any(isinstance(n, ast.NamedExpr) for n in ast.walk(node))
+
+
+def _is_same_later(given: _Given, statement: ast.Assign, operand: ast.expr | str) -> bool:
+    """Whether an operand is at a call what it was where the activation of it is computed, and is all that counts there.
+
+    That is so of one that is computed anew, and of one that the next statement gives. Whoever asks for the gradient of
+    the activation, or writes into it, asks of the activation that the function is given.
+    """
+    reader, place, target = given.reader, given.reader.place, statement.targets[0]
+    if not isinstance(target, ast.Name) or asks_gradients(reader, target):
+        return False
+    above = list(place.above(given.call))
+    inner = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+    until = next((number for number, one in enumerate(above) if isinstance(one, ast.stmt)), 0)
+    if any(isinstance(one, inner) for one in above[:until]) or _writes(given.call):
+        return False
+    if [one for one in above if isinstance(one, _MANAGERS)] != [
+        m for m in place.above(statement) if isinstance(m, _MANAGERS)
+    ]:
+        return False
+    for node in ast.walk(reader.reaching.function):
+        match node:
+            case ast.Name(id=name, ctx=ast.Del()) if name == target.id:
+                return False
+            case ast.Call(func=ast.Attribute(attr="grad" | "backward"), args=args, keywords=keywords):
+                asked = [*args, *(keyword.value for keyword in keywords)]
+                asked += [part for one in asked if isinstance(one, (ast.List, ast.Tuple)) for part in one.elts]
+                if any(isinstance(one, ast.Name) and one.id == target.id for one in asked):
+                    return False
+            case _:
+                pass
+    return _is_fresh(reader, operand) or all(_only_computes(place, one, operand) for one in _between(given, statement))
+
+
+def _between(given: _Given, statement: ast.stmt) -> Iterator[ast.stmt | None]:
+    """The statements after one of a block up to that of a call; None at the end where it is in another block."""
+    place = given.reader.place
+    last = place.statement(given.call)
+    found = False
+    for one in ast.iter_child_nodes(place.parents[statement]):
+        if one is last and found:
+            return
+        if found and isinstance(one, ast.stmt):
+            yield one
+        found = found or one is statement
+    yield None
+
+
+def _only_computes(place: Place, statement: ast.stmt | None, operand: ast.expr | str) -> bool:
+    """Whether a statement gives a name what operators of PyTorch's make of others, and writes into none.
+
+    A name that is not in it may be the operand of an activation beside other calls too.
+    """
+    match statement:
+        case ast.Assign(targets=[ast.Name()]) if not _writes(statement):
+            nodes = list(ast.walk(statement))
+            names = {node.id for node in nodes if isinstance(node, ast.Name)}
+            is_apart = isinstance(operand, ast.Name) and operand.id not in names
+            return is_apart or all(operator_of(place, n)[0] is not None for n in nodes if isinstance(n, ast.Call))
+        case _:
+            return False
 
 
 def _inside(reader: Reader, node: ast.expr) -> ast.expr:
@@ -448,13 +565,3 @@ def _inside(reader: Reader, node: ast.expr) -> ast.expr:
                 node = inner
             case _:
                 return node
-
-
-def _is_same_there(reader: Reader, name: ast.Name, call: ast.Call) -> bool:
-    """Whether a name still stands for the same where a call is."""
-    before = reader.reaching.definitions_before(reader.place.statement(call), name.id)
-    return before == reader.reaching.definitions_at(name)
-
-
-def _managers(place: Place, node: ast.AST) -> list[ast.AST]:
-    return [above for above in place.above(node) if isinstance(above, (ast.With, ast.AsyncWith))]
