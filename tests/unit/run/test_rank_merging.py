@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.run.test_merging import found, report
 from whynan.records import ChainLink, Coverage, ExitStatus, Note, Report, Run, Site
+from whynan.report.terminal import render
 from whynan.run.ranks.merging import Crossing, RankReport, merge_ranks
 
 KEY = ("0", 7, "all_reduce")
@@ -39,6 +40,16 @@ def test_the_verdict_is_clean_only_where_every_rank_has_a_report(world: int) -> 
     missing = [] if world == 2 else ["rank 2 of 3 left no report"]
     assert [*merged.coverage.notes] == missing
     assert [rank.end for rank in merged.run.ranks] == ["ended", "ended", "missing"][:world]
+
+
+def test_where_only_a_rank_is_missing_no_bad_number_is_told_of() -> None:
+    ranks = {0: RankReport(clean(), "terminated"), 1: RankReport(clean(), "terminated")}
+    text = " ".join(render(merge_ranks(ranks, 3)).split())
+    assert "no bad number reached a loss, a gradient, a parameter or an output on the ranks that left a report" in text
+    assert "what rank 2 met is not known" in text
+    unseen = clean().model_copy(update={"verdict": "inconclusive"})
+    text = " ".join(render(merge_ranks({**ranks, 1: RankReport(unseen, "ended")}, 3)).split())
+    assert "where it was born was not seen" in text
 
 
 def test_of_one_step_what_comes_before_is_first_and_then_the_lower_rank() -> None:
