@@ -137,8 +137,6 @@ class Concert:
             tuple(Crossing(c.key, c.site, c.sender) for c in of) for of in (self._calls.sent, self._calls.received)
         )
         own = RankReport(_numbered(self._with_meetings(report), number), end, sent, received, is_share_good)
-        if terminated:
-            self._channel.hurry()
         status = report.run.exit_status
         try:
             if self._stops and not terminated and status.script and status.whynan:
