@@ -61,6 +61,29 @@ def test_what_came_by_a_collective_has_entered_by_it(value: float) -> None:
 
 
 @pytest.mark.usefixtures("group")
+def test_what_a_hook_of_a_gradient_exchanges_stands_in_that_hook() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    given, received = torch.tensor([torch.nan, 1.0]), torch.empty(2)
+
+    def exchange(parameter: torch.Tensor) -> None:
+        dist.all_gather_into_tensor(received, given)
+        assert parameter.grad is not None
+        parameter.grad.copy_(received)
+
+    weight.register_post_accumulate_grad_hook(exchange)
+
+    def step() -> torch.Tensor:
+        (weight * 2).sum().backward()
+        assert weight.grad is not None
+        return weight.grad * 2
+
+    link = whynan.explain(step).findings[0].chain[0]
+    assert link.phase == "collective"
+    assert link.site is not None
+    assert link.site.code == "dist.all_gather_into_tensor(received, given)"
+
+
+@pytest.mark.usefixtures("group")
 def test_a_finite_exchange_leaves_no_finding() -> None:
     def step() -> torch.Tensor:
         received = torch.empty(2)
