@@ -77,6 +77,19 @@ def test_each_rank_that_has_put_a_bad_number_in_is_told_as_a_sender() -> None:
     assert told == [(0, [("all_reduce", 7, 0, (2,))]), (1, [("all_reduce", 7, 1, (2,))])]
 
 
+def test_what_arrives_on_several_ranks_keeps_its_sender_and_the_line_there() -> None:
+    key = ("0", 5, "broadcast")
+    ranks = {
+        n: RankReport(bad(arrived("broadcast")), "stopped", received=(Crossing(key, line(30), 0),)) for n in (1, 2)
+    }
+    merged = merge_ranks({**ranks, 0: RankReport(clean(), "blocked", given=(Crossing(key, line(20)),))}, 3)
+    (one,) = merged.findings
+    assert one.ranks == (1, 2)
+    (transfer,) = one.transfers
+    assert (transfer.sender, transfer.receivers, transfer.sequence) == (0, (1, 2), 5)
+    assert (transfer.sender_site, transfer.receiver_site) == (line(20), line(30))
+
+
 def test_what_a_rank_passes_on_is_told_of_the_rank_that_bore_it() -> None:
     first, second = ("0 0>1", 1, "send"), ("0 1>2", 1, "send")
     merged = merge_ranks(
@@ -150,7 +163,8 @@ def test_the_exception_is_that_of_the_rank_that_ended_first() -> None:
 
 
 def test_what_a_rank_hands_in_comes_out_as_it_was() -> None:
-    one = RankReport(bad(found(), arrived()), "blocked", (Crossing(KEY, line(2), 1),), (Crossing(KEY, None),), True)
+    sent, received, given = (Crossing(KEY, line(2), 1),), (Crossing(KEY, None),), (Crossing(KEY, line(3)),)
+    one = RankReport(bad(found(), arrived()), "blocked", sent, received, True, given)
     assert RankReport.from_document(one.to_document()) == one
 
 
