@@ -55,18 +55,17 @@ def _summary(report: Report) -> str:
     counts = [count_text(n, noun) for n, noun in ((errors, "error"), (warnings, "warning")) if n]
     told = [", ".join(counts)] if counts else []
     if report.verdict == "clean":
-        told = ["no bad number reached a loss, a gradient, a parameter or an output"]
-        if report.run.inference is not None:
-            made = "that the run made " if _is_given(report) else ""
-            told = [f"no bad number {made}reached an output"]
-        if not report.coverage.events:
-            told = ["no step went bad" if _is_watched(report) else "nothing was looked at"]
+        told = [_clean(report)]
     elif report.coverage.notes_of("no_others"):
         told = ["nothing was looked at"]
     elif report.coverage.notes_of("no_facts"):
         told = ["what became of its numbers was not written down"]
     elif _is_unseen(report):
         told.append("whynan itself failed, so whether a bad number was born is not known")
+    elif missing := _missing(report):
+        told.append(
+            f"{_clean(report)} on the ranks that left a report; what {wording.ranks_text(missing)} met is not known"
+        )
     elif report.verdict == "inconclusive":
         if report.run.inference is None:
             place = "a loss, a gradient, a parameter or an output"
@@ -74,6 +73,22 @@ def _summary(report: Report) -> str:
         elif report.run.exception is None:
             told.append("a bad number reached an output, but where it was born was not seen")
     return "; ".join(told) or "nothing was found"
+
+
+def _clean(report: Report) -> str:
+    """That nothing bad was seen, where something was looked at."""
+    if not report.coverage.events:
+        return "no step went bad" if _is_watched(report) else "nothing was looked at"
+    if report.run.inference is None:
+        return "no bad number reached a loss, a gradient, a parameter or an output"
+    return f"no bad number {'that the run made ' if _is_given(report) else ''}reached an output"
+
+
+def _missing(report: Report) -> list[int]:
+    """The ranks without a report, where nothing else is open: all the others are clean."""
+    missing = [rank.rank for rank in report.run.ranks if rank.verdict is None]
+    is_clean = all(rank.verdict in (None, "clean") for rank in report.run.ranks)
+    return missing if report.verdict == "inconclusive" and is_clean else []
 
 
 def _is_watched(report: Report) -> bool:

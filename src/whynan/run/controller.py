@@ -362,9 +362,9 @@ class Controller:
 
     def on_sigterm(self) -> bool:
         """The program is told to terminate: its report, first; whether it may end now, or is at its report already."""
+        if self._concert is not None:
+            self._concert.hurry()
         if self._reported:
-            if self._concert is not None:
-                self._concert.hurry()
             return self._told
         self._is_terminated = True
         self._notes.append(Note.create("terminated"))

@@ -112,6 +112,21 @@ _PATIENCE: Final = 1.0
 """Seconds after which the main thread runs no handler."""
 
 
+def _set_handlers_aside() -> None:
+    """Let no other signal run a handler of the program's, or of torch's, in the midst of the report.
+
+    torch's raises as soon as a worker of a loader is terminated too. Without whynan the process would have ended. An
+    interrupt stays one.
+    """
+    for number in signal.valid_signals() - {signal.SIGTERM, signal.SIGINT}:
+        if callable(signal.getsignal(number)):
+            signal.signal(number, _pass)
+
+
+def _pass(number: int, frame: object) -> None:
+    del number, frame
+
+
 class Terminating:
     """Calls `report` at the first SIGTERM, and then ends the process by it, unless `report` says that it is to go on.
 
@@ -157,6 +172,7 @@ class Terminating:
     def _handle(self, number: int, frame: object) -> None:
         del number, frame
         self._met.set()
+        _set_handlers_aside()
         self._end()
 
     def _listen(self, reader: int) -> None:

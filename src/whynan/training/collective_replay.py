@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 _FUNCTIONAL: Final = ("_c10d_functional", "_c10d_functional_autograd")
 _BARRIERS: Final = ("barrier", "monitored_barrier_")
+_no_dispatch: Final = torch._C._disabled_torch_dispatch_impl
+_PASSING: Final = ("FakeTensor", "FunctionalTensor", "ProxyTensor")
+"""These cannot be unwrapped by refusing: their operation is run as it is."""
 _SHARES: Final = ("allreduce_", "broadcast_")
 """What torch itself calls, for DistributedDataParallel: each rank goes on with its own part."""
 
@@ -51,7 +54,8 @@ class ReplayedCollectives(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        del types
+        if _is_wrapped(types):
+            return NotImplemented
         space, _, name = func._schema.name.partition("::")
         if space in _FUNCTIONAL:
             if name == "wait_tensor":
@@ -118,6 +122,14 @@ class ReplayedCollectives(TorchDispatchMode):
         if self._alone is None:
             self._alone = gloo_group(torch.distributed.HashStore(), 0, 1, 60.0)
         return self._alone.boxed()
+
+
+def _is_wrapped(kinds: Any) -> bool:
+    """Whether an operation is on tensors such as ``DTensor``: their own operators, collectives too, come next."""
+    return any(
+        kind is not torch.Tensor and kind.__torch_dispatch__ is not _no_dispatch and kind.__name__ not in _PASSING
+        for kind in kinds
+    )
 
 
 # -- A replay that all ranks make together -----------------------------------------------------------------------------
@@ -241,7 +253,8 @@ class _JoinedCollectives(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        del types
+        if _is_wrapped(types):
+            return NotImplemented
         space, _, name = func._schema.name.partition("::")
         key = next((a.name for a in func._schema.arguments if a.name in ("process_group", "group_name")), None)
         if space not in ("c10d", *_FUNCTIONAL) or key is None:

@@ -118,3 +118,24 @@ def test_of_what_is_gathered_the_rank_is_known_that_it_came_from(log: CallLog) -
     log.note_received(gathered, "allgather", None, 0)
     log.note_received(summed, "allreduce", None, None)
     assert [bad.sender for bad in log.received] == [0, None]
+
+
+def test_of_what_this_rank_alone_gives_the_line_is_kept(log: CallLog) -> None:
+    dist.broadcast(torch.ones(2), group_src=0)
+    sum_of(torch.ones(2))
+    (call,) = log.given()
+    assert call.key[1:] == (1, "broadcast")
+    assert call.site is not None
+    assert call.site.code == "dist.broadcast(torch.ones(2), group_src=0)"
+    for _ in range(4):
+        log.end_step()
+    assert log.given() == []
+
+
+@pytest.mark.usefixtures("group")
+@pytest.mark.parametrize("given", [{"src": 3}, {"group_src": 1}], ids=["of all", "of the group"])
+def test_the_sender_is_a_rank_of_all(given: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    known: Any = collective_calls.distributed_c10d
+    monkeypatch.setattr(known, "get_global_rank", lambda group, number: {1: 3}[number])
+    assert collective_calls._sender("irecv", (torch.ones(1),), given) == 3  # pyright: ignore[reportPrivateUsage]
+    assert collective_calls._peers("irecv", (torch.ones(1),), given) == "3>0"  # pyright: ignore[reportPrivateUsage]

@@ -13,10 +13,14 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import whynan
 from whynan.capture.provenance.dependence import Refused
+from whynan.capture.ranks import CollectiveRefused
+from whynan.capture.torch.interposition import collective_calls
+from whynan.capture.torch.interposition.collective_calls import begin_log
 from whynan.capture.torch.operators import operator_of
 from whynan.capture.torch.provenance import interventions
 from whynan.capture.torch.shadow_memory import is_freed, is_readable, local
 from whynan.capture.torch.sinks.gradients import Losses, gather_evidence, gradients_of, norm_of
+from whynan.training.collective_replay import replayed_collectives
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*all_gather_into_tensor:FutureWarning")
 
@@ -58,6 +62,29 @@ def test_what_came_by_a_collective_has_entered_by_it(value: float) -> None:
     assert finding.birth == "entered"
     assert "as allgather of several processes left it" in finding.message
     assert (finding.chain[0].phase, finding.chain[0].op) == ("collective", "c10d._allgather_base_.default")
+
+
+@pytest.mark.usefixtures("group")
+def test_what_a_hook_of_a_gradient_exchanges_stands_in_that_hook() -> None:
+    weight = torch.ones(2, requires_grad=True)
+    given, received = torch.tensor([torch.nan, 1.0]), torch.empty(2)
+
+    def exchange(parameter: torch.Tensor) -> None:
+        dist.all_gather_into_tensor(received, given)
+        assert parameter.grad is not None
+        parameter.grad.copy_(received)
+
+    weight.register_post_accumulate_grad_hook(exchange)
+
+    def step() -> torch.Tensor:
+        (weight * 2).sum().backward()
+        assert weight.grad is not None
+        return weight.grad * 2
+
+    link = whynan.explain(step).findings[0].chain[0]
+    assert link.phase == "collective"
+    assert link.site is not None
+    assert link.site.code == "dist.all_gather_into_tensor(received, given)"
 
 
 @pytest.mark.usefixtures("group")
@@ -109,6 +136,21 @@ def test_a_gradient_in_parts_is_judged_by_the_part_that_is_here() -> None:
         bad = gather_evidence(optimizer, losses)
     assert [mask.tolist() for _, mask in bad.bad if mask is not None] == [[False, True, False, False]]
     assert bad.numbers == (4.0,)
+
+
+def test_a_replay_by_one_rank_calls_no_collective_of_a_distributed_tensor() -> None:
+    dist.init_process_group("fake", store=FakeStore(), rank=0, world_size=2)
+    log = begin_log(1 << 10, lambda: True)
+    try:
+        weight = distribute_tensor(torch.ones(4), init_device_mesh("cpu", (2,)), [Shard(0)])
+        with pytest.raises(CollectiveRefused) as refused, replayed_collectives(0.0, lambda _: None):
+            # as the norm of all gradients is made
+            torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(weight)]))
+        assert "all_reduce" in refused.value.why
+    finally:
+        log.remove()
+        collective_calls._active = None  # pyright: ignore[reportPrivateUsage]
+        dist.destroy_process_group()
 
 
 def test_a_wrapper_without_memory_is_not_read() -> None:

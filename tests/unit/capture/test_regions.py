@@ -177,3 +177,20 @@ def test_behind_a_graph_break_and_in_a_loop_it_is_the_expression_too(
     sites = {finding.site.code for finding in report.findings if finding.site is not None}
     assert expected in sites
     assert {site.partition(" ")[0] for site in sites if site is not None} <= {"more", "-y", "y"}
+
+
+def test_dynamo_in_the_midst_of_its_import_is_asked_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch._dynamo
+    from torch._dynamo.variables.torch import TorchInGraphFunctionVariable
+
+    def half_imported() -> object:
+        raise AttributeError("partially initialized module 'torch._dynamo'")
+
+    monkeypatch.setattr(TorchInGraphFunctionVariable, "_get_handlers", half_imported)
+    with pytest.raises(AttributeError):
+        regions.know_dynamo()
+    # as importlib marks it
+    monkeypatch.setattr(torch._dynamo.__spec__, "_initializing", True, raising=False)
+    regions.know_dynamo()
+    regions.keep_from_dynamo()
+    regions.known_by_dynamo(torch.save, torch.load)

@@ -99,6 +99,23 @@ def test_where_the_one_that_writes_is_gone_another_does(store: Any, monkeypatch:
     assert waiting.collect(waits=True) == {0: {"of": 0}, 1: {"of": 1}}
 
 
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "with another"])
+def test_a_rank_that_is_terminated_alone_leaves_the_report_to_those_that_go_on(
+    others: bool, store: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "_HURRY", 0.2)
+    with listening(store, 1, 2) as other:
+        terminated = Channel(store, Rank(0, 2))
+        terminated.hurry()
+        if others:
+            other.hurry()
+        terminated.post({"of": 0})
+        # one that is slow to make its own may come to nothing
+        assert terminated.collect(waits=True) == ({0: {"of": 0}} if others else None)
+    other.post({"of": 1})
+    assert other.collect(waits=True) == {0: {"of": 0}, 1: {"of": 1}}
+
+
 def test_an_alarm_is_heard_and_one_of_an_earlier_start_is_not(store: Any) -> None:
     environment = {"TORCHELASTIC_RUN_ID": "run"}
     start: Callable[[int], Any] = lambda number: Distributed.PrefixStore(

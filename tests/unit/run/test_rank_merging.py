@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.run.test_merging import found, report
 from whynan.records import ChainLink, Coverage, ExitStatus, Note, Report, Run, Site
+from whynan.report.terminal import render
 from whynan.run.ranks.merging import Crossing, RankReport, merge_ranks
 
 KEY = ("0", 7, "all_reduce")
@@ -41,6 +42,16 @@ def test_the_verdict_is_clean_only_where_every_rank_has_a_report(world: int) -> 
     assert [rank.end for rank in merged.run.ranks] == ["ended", "ended", "missing"][:world]
 
 
+def test_where_only_a_rank_is_missing_no_bad_number_is_told_of() -> None:
+    ranks = {0: RankReport(clean(), "terminated"), 1: RankReport(clean(), "terminated")}
+    text = " ".join(render(merge_ranks(ranks, 3)).split())
+    assert "no bad number reached a loss, a gradient, a parameter or an output on the ranks that left a report" in text
+    assert "what rank 2 met is not known" in text
+    unseen = clean().model_copy(update={"verdict": "inconclusive"})
+    text = " ".join(render(merge_ranks({**ranks, 1: RankReport(unseen, "ended")}, 3)).split())
+    assert "where it was born was not seen" in text
+
+
 def test_of_one_step_what_comes_before_is_first_and_then_the_lower_rank() -> None:
     here = bad(found(phase="backward", site=line(4)), found(phase="optimizer", site=line(5)))
     there = bad(found(phase="forward", site=line(6)), found(phase="backward", site=line(7)))
@@ -64,6 +75,19 @@ def test_each_rank_that_has_put_a_bad_number_in_is_told_as_a_sender() -> None:
     merged = merge_ranks(ranks, 3)
     told = [(f.rank, [(t.operation, t.sequence, t.sender, t.receivers) for t in f.transfers]) for f in merged.findings]
     assert told == [(0, [("all_reduce", 7, 0, (2,))]), (1, [("all_reduce", 7, 1, (2,))])]
+
+
+def test_what_arrives_on_several_ranks_keeps_its_sender_and_the_line_there() -> None:
+    key = ("0", 5, "broadcast")
+    ranks = {
+        n: RankReport(bad(arrived("broadcast")), "stopped", received=(Crossing(key, line(30), 0),)) for n in (1, 2)
+    }
+    merged = merge_ranks({**ranks, 0: RankReport(clean(), "blocked", given=(Crossing(key, line(20)),))}, 3)
+    (one,) = merged.findings
+    assert one.ranks == (1, 2)
+    (transfer,) = one.transfers
+    assert (transfer.sender, transfer.receivers, transfer.sequence) == (0, (1, 2), 5)
+    assert (transfer.sender_site, transfer.receiver_site) == (line(20), line(30))
 
 
 def test_what_a_rank_passes_on_is_told_of_the_rank_that_bore_it() -> None:
@@ -139,7 +163,8 @@ def test_the_exception_is_that_of_the_rank_that_ended_first() -> None:
 
 
 def test_what_a_rank_hands_in_comes_out_as_it_was() -> None:
-    one = RankReport(bad(found(), arrived()), "blocked", (Crossing(KEY, line(2), 1),), (Crossing(KEY, None),), True)
+    sent, received, given = (Crossing(KEY, line(2), 1),), (Crossing(KEY, None),), (Crossing(KEY, line(3)),)
+    one = RankReport(bad(found(), arrived()), "blocked", sent, received, True, given)
     assert RankReport.from_document(one.to_document()) == one
 
 

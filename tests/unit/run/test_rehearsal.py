@@ -5,19 +5,20 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from tests.unit.run.test_merging import found
-from whynan.capture.ranks import Rank
+from tests.unit.run.test_merging import found, report
+from whynan.capture.ranks import TOGETHER, Rank
 from whynan.records import Site
+from whynan.run.proof.reruns import EditedRun
 from whynan.run.ranks import rehearsal
 from whynan.run.ranks.channel import Channel
 from whynan.run.ranks.rehearsal import Rehearsal
-from whynan.run.watch.joint_proof import edit_of, is_quiet
+from whynan.run.watch.joint_proof import JointRerunner, edit_of, is_quiet
 from whynan.training.collective_replay import Ensemble
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")
@@ -68,6 +69,35 @@ def test_a_rank_without_a_sign_of_life_is_not_waited_for(monkeypatch: pytest.Mon
         one = Rehearsal(first)
         assert one.gather()
         assert one.exchange("a") == []
+
+
+def test_what_trials_take_is_counted_from_the_first_one_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "_FIRST", -1.0)
+    first, second = ranks(2)
+    with first.suspicion(), second.suspicion():
+        one, two = Rehearsal(first), Rehearsal(second)
+        assert both(one.gather, two.gather) == [True, True]
+        one.begin_trials()
+        two.begin_trials()
+        assert both(lambda: one.exchange("a"), lambda: two.exchange("b")) == [["a", "b"]] * 2
+    first, second = ranks(2)
+    with first.suspicion(), second.suspicion():
+        one = Rehearsal(first)
+        assert one.gather()
+        assert one.exchange("a") == []
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_one_rank_tries_an_edit_by_itself_only_where_nothing_is_exchanged(alone: bool) -> None:
+    ran = EditedRun(report())
+
+    class Way:
+        def trial(self, *edit: str) -> EditedRun:
+            assert edit == ("net.py", "before", "after")
+            return ran
+
+    rerunner = JointRerunner(cast("Any", Way()), None, alone=alone)
+    assert rerunner.trial("net.py", "before", "after") == (ran if alone else TOGETHER)
 
 
 def test_calls_of_ranks_that_differ_are_not_made() -> None:

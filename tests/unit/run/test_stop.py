@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import os
+import signal
 import sys
 import threading
 import traceback
@@ -15,7 +17,7 @@ import pytest
 import whynan.run.stop
 from tests.unit.report.programs import finding
 from whynan.errors import NonFiniteError
-from whynan.run.stop import debugger, hide, stop_exception, user_frame
+from whynan.run.stop import Terminating, debugger, hide, stop_exception, user_frame
 
 OURS = whynan.run.stop.__file__
 
@@ -177,3 +179,34 @@ def test_a_stop_in_another_thread_ends_the_main_one_too() -> None:
         threading.Thread(target=other).start()
         while True:
             done.wait(0.001)
+
+
+# -- terminated by a launcher ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs SIGCHLD")
+def test_a_report_after_sigterm_is_not_broken_by_another_handler() -> None:
+    def fail(number: int, frame: object) -> None:
+        # as torch's does, where a worker of a loader is terminated with the program
+        raise RuntimeError("a worker is killed")
+
+    told: list[str] = []
+
+    def report() -> bool:
+        told.append("begun")
+        signal.raise_signal(signal.SIGCHLD)
+        told.append("ended")
+        # the process goes on
+        return False
+
+    before = signal.signal(signal.SIGCHLD, fail)
+    ending = Terminating(report)
+    ending.begin()
+    try:
+        with pytest.raises(RuntimeError, match="a worker"):
+            signal.raise_signal(signal.SIGCHLD)
+        signal.raise_signal(signal.SIGTERM)
+    finally:
+        ending.after_fork()
+        signal.signal(signal.SIGCHLD, before)
+    assert told == ["begun", "ended"]

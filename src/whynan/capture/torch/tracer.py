@@ -208,7 +208,9 @@ class Tracer:
     def _in_backward(self, node: Any, operator: Operator, lane: Lane) -> tuple[int, int]:
         if node._sequence_nr() == ACCUMULATE_GRAD:
             self.bad.record_gradient(node, operator, lane)
-            return ACCUMULATION, 0
+            # what a hook of the program's exchanges, as one of DistributedDataParallel's buckets
+            exchanges = operator.collective and is_in_hook(sys._getframe(2))
+            return ACCUMULATION, self.context.sites.current_site(3) if exchanges else 0
         name = type(node).__name__
         if name in CHANGED_FORMULAS and node.next_functions[CHANGED_FORMULAS[name]][0] is not None:
             self.context.notes[formula_note(name)] = None

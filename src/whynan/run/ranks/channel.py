@@ -135,6 +135,7 @@ class Channel:
         self._reported = False
         self._busy = False
         self._deadline: float | None = None
+        self._is_terminated = False
         self._interval = _POLL * max(1.0, rank.world / _MANY)
         self._order = 0
         """This rank's place in the order in which the ranks hand in their reports, from 1; 0 before it has."""
@@ -262,10 +263,16 @@ class Channel:
         self._ask("set", f"report/{place}", json.dumps([self.rank.number, document]))
         with self._heart:
             self._order = self._ask("add", "reports", 1)
+        if self._is_terminated:
+            self._ask("add", "terminating", -1)
 
     def hurry(self) -> None:
         """The launcher terminates the run: wait for the others only a little."""
         self._deadline = min(self._deadline or float("inf"), time.monotonic() + _HURRY)
+        if not self._is_terminated and not self._order:
+            self._is_terminated = True
+            with suppress(StoreError):
+                self._ask("add", "terminating", 1)
 
     def collect(self, *, waits: bool) -> dict[int, dict[str, Any]] | None:
         """The reports of all ranks that have one, the first to end first, if this rank is to write; else None.
@@ -294,7 +301,12 @@ class Channel:
                 if not waits:
                     return False
                 beats, last = latest, now
-            if now - last > _STALE or (self._deadline is not None and now > self._deadline):
+            if now - last > _STALE:
+                break
+            if self._deadline is not None and now > self._deadline:
+                if self._is_terminated and not self._ask("add", "terminating", 0):
+                    # it alone was told to: the launcher tells the others once it is gone, and the last one writes
+                    return False
                 break
             time.sleep(self._interval)
         # several may think so

@@ -133,12 +133,9 @@ class Concert:
         """
         end: End = "blocked" if self._blocked else "stopped" if stopped else "terminated" if terminated else "ended"
         number, world = self._channel.rank
-        sent, received = (
-            tuple(Crossing(c.key, c.site, c.sender) for c in of) for of in (self._calls.sent, self._calls.received)
-        )
-        own = RankReport(_numbered(self._with_meetings(report), number), end, sent, received, is_share_good)
-        if terminated:
-            self._channel.hurry()
+        calls = (self._calls.sent, self._calls.received, self._calls.given())
+        sent, received, given = (tuple(Crossing(c.key, c.site, c.sender) for c in of) for of in calls)
+        own = RankReport(_numbered(self._with_meetings(report), number), end, sent, received, is_share_good, given)
         status = report.run.exit_status
         try:
             if self._stops and not terminated and status.script and status.whynan:

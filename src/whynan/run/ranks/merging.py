@@ -48,6 +48,7 @@ class RankReport:
     """What one rank hands in: its report, how it ended, and the bad numbers that it has sent and received.
 
     ``shares``: its bad step was replayed with its own part of what collectives gave, and that part was good.
+    ``given``: the calls of its last steps that it alone has put something in, of which it does not know what.
     """
 
     report: Report
@@ -55,6 +56,7 @@ class RankReport:
     sent: tuple[Crossing, ...] = ()
     received: tuple[Crossing, ...] = ()
     shares: bool = False
+    given: tuple[Crossing, ...] = ()
 
     @classmethod
     def from_document(cls, held: Mapping[str, Any]) -> RankReport:
@@ -65,6 +67,7 @@ class RankReport:
             tuple(map(Crossing.from_document, held["sent"])),
             tuple(map(Crossing.from_document, held["received"])),
             bool(held["shares"]),
+            tuple(map(Crossing.from_document, held["given"])),
         )
 
     def to_document(self) -> dict[str, Any]:
@@ -75,6 +78,7 @@ class RankReport:
             "sent": [crossing.to_document() for crossing in self.sent],
             "received": [crossing.to_document() for crossing in self.received],
             "shares": self.shares,
+            "given": [crossing.to_document() for crossing in self.given],
         }
 
 
@@ -184,7 +188,7 @@ class _Arrivals:
             if not sources and arrival_of(finding) is None:
                 left.append((number, finding))
             elif not sources:
-                left.append((number, self._unsent(number, finding, crossing, [*sent])))
+                left.append((number, self._unsent(number, finding, crossing, sent)))
             for sender, birth in sources:
                 if any(n == number and f is birth for n, f in self._births):
                     # it has come back
@@ -245,13 +249,14 @@ class _Arrivals:
         number: int,
         finding: Finding,
         crossing: Crossing | None,
-        senders: Sequence[int],
+        senders: Mapping[int, Crossing],
     ) -> Finding:
         """An arrival whose birth no rank has: from a rank without a report, or made by the collective itself."""
         site = crossing.site if crossing is not None else None
         if senders or crossing is None or len(self._ranks) < self._world or not _reduces(crossing.key[2]):
-            known = None if crossing is None else crossing.sender
-            transfer = _transfer(finding, crossing, senders[0] if senders else known, None, number)
+            sender = next(iter(senders), None if crossing is None else crossing.sender)
+            sent = None if sender is None or crossing is None else self._given(sender, crossing, senders)
+            transfer = _transfer(finding, crossing, sender, sent, number)
             return finding.model_copy(update={"transfers": (transfer,)})
         value = finding.element.value
         is_nan = value is None or math.isnan(value)
@@ -266,6 +271,12 @@ class _Arrivals:
         update |= {"rule": "WN000", "name": "unexplained", "matched": (), "fixes": ()}
         update["explanation"] = "Reduce in a wider dtype, or divide by the number of ranks before the sum."
         return finding.model_copy(update=update)
+
+    def _given(self, sender: int, crossing: Crossing, known: Mapping[int, Crossing]) -> Crossing | None:
+        """What a rank has put in where a bad number came out: one that was seen as bad there, or its call."""
+        rank = self._ranks.get(sender)
+        calls = () if rank is None else rank.given
+        return known.get(sender) or next((call for call in calls if call.key == crossing.key), None)
 
 
 def arrival_of(finding: Finding) -> str | None:
@@ -341,11 +352,12 @@ def _folded(found: Iterable[tuple[int, Finding]]) -> list[Finding]:
         number, first = min(group, key=lambda one: one[0])
         ranks = tuple(sorted({n for n, _ in group}))
         transfers: list[Transfer] = []
-        for transfer in (t for _, f in group for t in f.transfers):
-            _add(transfers, transfer)
-        # which have it by themselves need no sender
-        sent = tuple(t for t in transfers if not set(t.receivers) <= set(ranks) or len(ranks) == 1)
-        told.append(first.model_copy(update={"rank": number, "ranks": ranks, "transfers": sent}))
+        for finding in (f for _, f in group):
+            # what was born on several ranks needs no sender there
+            needed = (t for t in finding.transfers if arrival_of(finding) or not set(t.receivers) <= set(ranks))
+            for transfer in finding.transfers if len(ranks) == 1 else needed:
+                _add(transfers, transfer)
+        told.append(first.model_copy(update={"rank": number, "ranks": ranks, "transfers": tuple(transfers)}))
     return told
 
 

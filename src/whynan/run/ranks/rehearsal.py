@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from whynan.run.ranks.channel import Channel
 
 _SECONDS: Final = 25.0
-"""So long ranks replay together, all in all, with what each does meanwhile by itself."""
+"""So long edits are tried together, all in all, with what each rank does meanwhile by itself."""
+_FIRST: Final = 40.0
+"""Seconds until the first of them, in which the step is replayed as it was, and edits are judged on its operands."""
 _GONE: Final = 5.0
 """Seconds without a sign of life, after which a rank is not waited for."""
 _GATHER: Final = 1.0
@@ -42,13 +44,14 @@ class Rehearsal:
         self._store: Any = None
         self._rounds = 0
         self._deadline = 0.0
+        self._tries = False
 
     def gather(self) -> bool:
         """Wait for the others; whether all ranks look into a bad step now."""
         if self.is_over:
             return False
         end = time.monotonic() + _GATHER
-        self._deadline = time.monotonic() + _SECONDS
+        self._deadline = time.monotonic() + _FIRST
         self._channel.is_rehearsing = True
         try:
             self._store = self._store or self._channel.connect()
@@ -60,6 +63,12 @@ class Rehearsal:
         except (StoreError, RuntimeError, ValueError, OSError):
             self.is_over = True
         return not self.is_over
+
+    def begin_trials(self) -> None:
+        """All ranks are about to try an edit: what that may take is counted from the first one on."""
+        if not self._tries:
+            self._tries = True
+            self._deadline = time.monotonic() + _SECONDS
 
     def exchange(self, value: object) -> list[Any]:
         """What each rank says in this round; nothing where one does not, from then on for good."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from whynan.verify.in_place.visits import Visits
 
 _NOT_ALIKE = "not all ranks come to the same edit by themselves"
+_OVER = "the ranks replay it together no longer: the time for that is over, or one of them is gone"
 
 
 class Way(Rerunner, Protocol):
@@ -67,6 +68,10 @@ class Lockstep(Protocol):
         """What each rank says in this round; nothing where one does not."""
         ...
 
+    def begin_trials(self) -> None:
+        """All ranks are about to try an edit."""
+        ...
+
     def together(self) -> AbstractContextManager[None]:
         """Replays in here are made by all ranks."""
         ...
@@ -77,15 +82,21 @@ class Lockstep(Protocol):
 
 
 class JointRerunner:
-    """The way of one rank, and with it the other ranks': an edit is tried on all of them, if they take part."""
+    """The way of one rank, and with it the other ranks': an edit is tried on all of them, if they take part.
 
-    def __init__(self, way: Way, ranks: Lockstep | None) -> None:
+    `alone`: nothing is exchanged on the way, so that an edit is tried on this rank where others take no part.
+    """
+
+    def __init__(self, way: Way, ranks: Lockstep | None, *, alone: bool = False) -> None:
         self._way = way
         self._ranks = ranks
+        self._alone = alone and ranks is None
 
     def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
         """The visits of this rank: what it read is not another's."""
-        return TOGETHER if edited is not None else self._way.visits(path, text, line)
+        if edited is not None and not self._alone:
+            return TOGETHER
+        return self._way.visits(path, text, line, edited)
 
     def hear(self, objects: Heard) -> Heard | str:
         """What hears of the objects of this rank."""
@@ -101,16 +112,18 @@ class JointRerunner:
         """The report of this rank of a replay with an edit, and what speaks against it on another; or why none."""
         from whynan.fixes.python import patch
 
+        if self._alone and live is None:
+            return self._way.trial(path, before, after)
         if self._ranks is None or live is not None:
             return TOGETHER
         if not self._ranks.exchange({"path": path, "patch": patch(file_of_site(path), before, after)}):
-            return TOGETHER
+            return _OVER
         able = self._ranks.exchange(value=True)
         if not able or not all(able):
-            return _NOT_ALIKE if able else TOGETHER
+            return _NOT_ALIKE if able else _OVER
         ran, said = _try_together(self._ranks, self._way, (path, before, after))
         if isinstance(ran, str) or not said:
-            return ran if isinstance(ran, str) else TOGETHER
+            return ran if isinstance(ran, str) else _OVER
         for number, one in enumerate(said):
             if one["why"] is not None:
                 return f"on rank {number}, {one['why']}"
@@ -124,7 +137,8 @@ class JointRerunner:
 class JointProof:
     """The proof of one rank's fixes by the way on which it comes to its bad step; `ranks`: None where it is alone.
 
-    `explain`: what looks at a replay for a rank that could make none by itself; whether that was faithful.
+    `explain`: what looks at a replay for a rank that could make none by itself; whether that was faithful. `alone`: as
+    of ``JointRerunner``.
     """
 
     def __init__(
@@ -132,7 +146,10 @@ class JointProof:
         way: Way,
         ranks: Lockstep | None,
         explain: Callable[[], tuple[bool, Report | None]] | None = None,
+        *,
+        alone: bool = False,
     ) -> None:
+        self._alone = alone
         self._way = way
         self._ranks = ranks
         self._explain = explain
@@ -168,7 +185,7 @@ class JointProof:
                 raise
             if proved is not None or report is None:
                 return proved
-            return prove_fixes(report, JointRerunner(self._way, None), options)
+            return prove_fixes(report, JointRerunner(self._way, None, alone=self._alone), options)
 
     def _gathered(self, step: Step) -> list[Any]:
         """The report of each rank, if all of them come to the same step again, together and without an edit."""
@@ -243,6 +260,7 @@ def _try_together(
     ranks: Lockstep, way: Way, edit: tuple[str, str, str]
 ) -> tuple[EditedRun | str, list[dict[str, Any]]]:
     """One edit on all ranks: what it comes to here, and on each."""
+    ranks.begin_trials()
     with ranks.together():
         ran = way.trial(*edit)
     own: dict[str, Any] = {"why": ran, "bad": False, "moved": None, "later": None}

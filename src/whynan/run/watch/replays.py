@@ -409,6 +409,8 @@ class Replays:
         """The way on which this rank has come to the bad step again, and whether what was compiled ran as written."""
         self._refused: tuple[ReplayPlan, bool] | None = None
         """The first way on which it has not."""
+        self._is_alone = False
+        """Whether nothing was exchanged on the first of them."""
         self._options = options
         self._ends = options.on_nonfinite not in ("continue", "skip")
         """Whether the program ends with its first bad step: what runs here that ran in a worker has no effect then."""
@@ -445,7 +447,8 @@ class Replays:
             None if self._joint is not None else functools.partial(self._explained_together, fault, way, eager=eager)
         )
         report = None if isinstance(found, tuple) else found
-        proof = JointProof(again, None if self._options.redact else ranks, explain)
+        alone = self._joint is not None and self._is_alone
+        proof = JointProof(again, None if self._options.redact else ranks, explain, alone=alone)
         step = Step(fault.step, way.where)
         proved = proof.prove(report, step, self.proof_options())
         return found if proved is None else proved
@@ -513,6 +516,7 @@ class Replays:
                 replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
                 report = _replayed(report, replay_, said)
                 explained(report)
+                self._is_alone = not outcome.shared and not _exchanges(way)
                 return self._proved(report, way, fault, eager=eager)
             if why:
                 self._refused = self._refused or (way, eager)
@@ -830,6 +834,14 @@ def _is_faithful(way: ReplayPlan, outcome: ReplayOutcome, fault: Fault) -> bool:
     if judged is None or outcome.shared:
         return judged is not None and judged.is_part_of(fault.judged)
     return judged.same_as(fault.judged, made_anew=goes_past_steps(way, fault))
+
+
+def _exchanges(way: ReplayPlan) -> bool:
+    """Whether the program has called a collective on a way, whose result would be another one with an edit."""
+    from whynan.capture.torch.interposition.collective_calls import active_log
+
+    log = active_log()
+    return log is None or bool(log.calls_since(way.began))
 
 
 def _has_mapped_memory() -> bool:

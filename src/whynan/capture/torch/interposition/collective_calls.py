@@ -18,6 +18,7 @@ from torch.distributed import distributed_c10d
 
 from whynan.capture.ranks import CollectiveRefused
 from whynan.capture.torch.interposition.wrappers import call_fenced, install_door, register_door, strip_own_frames
+from whynan.capture.torch.sites import Sites
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Sequence
@@ -43,6 +44,7 @@ _WRITES: Final = {**dict.fromkeys(_FIRST, 0), "gather": 1, "send": None, "isend"
 _BY_RANK: Final = ("gather", "all_gather", "all_to_all")
 _POINT_TO_POINT: Final = ("send", "isend", "recv", "irecv")
 _KEPT_CALLS: Final = 1 << 16
+_TOLD: Final = 64
 _DEVICE_SHARE: Final = 16
 """On an accelerator a part of the budget: its memory is the program's."""
 
@@ -65,6 +67,8 @@ class Call:
     """The identity of the work that is waited for; 0 where none is."""
     sender: int | None = None
     """The only rank that puts something in; None where all do."""
+    site: int = 0
+    """Of one that this rank alone puts something in, the number of its site."""
     members: Sequence[int] = ()
     """The ranks of its group, where what each has put in is told apart."""
 
@@ -76,7 +80,7 @@ class Call:
 
 @dataclass(frozen=True)
 class BadCall:
-    """A call that a bad number was put into, or has come out of, and where it stands."""
+    """A call that a bad number was put into, or may have been, or has come out of, and where it stands."""
 
     key: tuple[str, int, str]
     site: Site | None
@@ -105,6 +109,7 @@ class CallLog:
         self.uncalled = 0
         """How many of the calls since its mark a replay was to make, and has not made."""
         self._ahead: dict[float, int] = {}
+        self._sites = Sites()
         self._budget = budget
         self._fail = fail
         self._calls: deque[Call] = deque(maxlen=_KEPT_CALLS)
@@ -179,6 +184,12 @@ class CallLog:
             sender = call.members[place]
         _add(self.received, ("", 0, operation) if call is None else call.key, site, sender)
 
+    def given(self) -> list[BadCall]:
+        """The calls of the last steps that this rank alone has put something in."""
+        with self._lock:
+            calls = [call for call in self._calls if call.site]
+        return [BadCall(call.key, self._sites.resolve(call.site, None)[0]) for call in calls[-_TOLD:]]
+
     # -- doors -----------------------------------------------------------------------------------------------------
 
     def _door(self, name: str, written: int | None, original: Any) -> Any:
@@ -247,6 +258,8 @@ class CallLog:
         with self._lock:
             number = self._counts[group, counted] = self._counts.get((group, counted), 0) + 1
             call = Call(name, group, number, time.monotonic(), sender=_sender(name, args, kwargs))
+            if call.sender == distributed.get_rank() or name in ("send", "isend"):
+                call.site = self._sites.current_site(2)
             if name in _BY_RANK:
                 call.members = distributed.get_process_group_ranks(_group_given(args, kwargs))
             if len(self._calls) == self._calls.maxlen:
@@ -361,7 +374,7 @@ def _plain(name: str) -> str:
 
 
 def _add(known: list[BadCall], key: tuple[str, int, str], site: Site | None, sender: int | None = None) -> None:
-    if len(known) < 64 and all(one.key != key for one in known):
+    if len(known) < _TOLD and all(one.key != key for one in known):
         known.append(BadCall(key, site, sender))
 
 
@@ -374,19 +387,25 @@ def _group_given(args: Any, kwargs: Any) -> Any:
 def _sender(name: str, args: Any, kwargs: Any) -> int | None:
     """The rank whose numbers a call gives to others."""
     place = {"broadcast": 1, "recv": 1, "irecv": 1, "scatter": 2}.get(name)
-    if place is None:
-        return None
-    given = args[place] if len(args) > place else kwargs.get("src", 0 if name == "scatter" else None)
+    given = None if place is None else _rank_given(place, "src", args, kwargs)
+    if given is None and name == "scatter":
+        return 0
     return given if isinstance(given, int) else None
 
 
 def _peers(name: str, args: Any, kwargs: Any) -> str:
     """From which rank to which: ``0>1``."""
-    own = distributed.get_rank()
-    other = args[1] if len(args) > 1 else kwargs.get("dst" if "send" in name else "src")
-    if other is None:
-        other = kwargs.get("group_dst" if "send" in name else "group_src")
-    return f"{own}>{other}" if "send" in name else f"{other}>{own}"
+    own, sends = distributed.get_rank(), "send" in name
+    other = _rank_given(1, "dst" if sends else "src", args, kwargs)
+    return f"{own}>{other}" if sends else f"{other}>{own}"
+
+
+def _rank_given(place: int, name: str, args: Any, kwargs: Any) -> Any:
+    """The rank that a call is given, among all of them: as that, or as its number in the group."""
+    given = args[place] if len(args) > place else kwargs.get(name)
+    if given is None and (number := kwargs.get(f"group_{name}")) is not None:
+        return distributed_c10d.get_global_rank(_group_given(args, kwargs), number)
+    return given
 
 
 def tensors_of(value: Any) -> Generator[Tensor]:

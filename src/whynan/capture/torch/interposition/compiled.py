@@ -49,7 +49,7 @@ def keep_from_dynamo() -> None:
     What runs after a graph break runs under dynamo's eyes, and so does what we do there. The doors are left out:
     dynamo looks through them, and finds ``is_compiling`` there.
     """
-    rules: Any = sys.modules.get("torch._dynamo.trace_rules")
+    rules = _loaded("trace_rules")
     if rules is None:
         return
     ours = [str(p) for p in Path(__file__).parents[3].rglob("*.py") if p.stem not in _DOORS]
@@ -57,10 +57,18 @@ def keep_from_dynamo() -> None:
     if missing:
         rules.SKIP_DIRS.extend(missing)
         rules._recompile_re()
-    home: Any = sys.modules.get("torch._dynamo.eval_frame")
+    home = _loaded("eval_frame")
     for code in DOORS if hasattr(home, "skip_code") else ():
         # compiled by itself, a door would be called by what it was compiled to
         home.skip_code(code)
+
+
+def _loaded(name: str) -> Any:
+    """A module of dynamo's; None where dynamo is not loaded, or in the midst of it."""
+    whole: Any = sys.modules.get("torch._dynamo")
+    if whole is None or getattr(getattr(whole, "__spec__", None), "_initializing", False):
+        return None
+    return sys.modules.get(f"torch._dynamo.{name}")
 
 
 def know_dynamo() -> None:
@@ -70,17 +78,15 @@ def know_dynamo() -> None:
 
 def _handlers() -> dict[Any, Any]:
     """What dynamo does at some functions, by what these are; it makes the table once, from what it finds in place."""
-    home: Any = sys.modules.get("torch._dynamo.variables.torch")
+    home = _loaded("variables.torch")
     made: Any = getattr(getattr(home, "TorchInGraphFunctionVariable", None), "_get_handlers", None)
     return made() if made is not None else {}
 
 
 def known_by_dynamo(original: Any, door: Any) -> None:
     """A door has been taken off: where dynamo knows it by what it is, because it came meanwhile, it is told again."""
-    rules: Any = sys.modules.get("torch._dynamo.trace_rules")
-    known: Any = getattr(rules, "get_torch_obj_rule_map", None)
+    known: Any = getattr(_loaded("trace_rules"), "get_torch_obj_rule_map", None)
     if known is None:
-        # not loaded, or in the midst of it
         return
     for table in (known(), _handlers()):
         if door in table:
