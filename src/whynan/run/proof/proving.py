@@ -6,6 +6,7 @@ import functools
 import itertools
 import linecache
 import os
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -32,7 +33,7 @@ from whynan.source.text import file_text
 from whynan.verify.in_place.swap import is_same_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Declined
     from whynan.fixes.python import MovedActivation
@@ -279,7 +280,10 @@ class _Proving:
             if (
                 self._trials.is_over()
                 or _is_hooked(source.path, moved)
-                or (moved.callee is not None and _is_named_elsewhere(moved.callee, {**others, source.path: ""}))
+                or (
+                    moved.callee is not None
+                    and _is_imported_elsewhere(moved.callee, source.path, {*others, source.path})
+                )
                 or any(digest != self._hashes.get(path, digest) for path, digest in digests.items())
             ):
                 break
@@ -594,13 +598,19 @@ def _is_hooked(path: str, moved: MovedActivation) -> bool:
 _MOST_FILES: Final = 2000
 
 
-def _is_named_elsewhere(name: str, known: Mapping[str, str]) -> bool:
-    """Whether a file beside the program's own, which it has not loaded, has a name in it."""
+def _is_imported_elsewhere(name: str | None, path: str, known: Collection[str]) -> bool:
+    """Whether a file beside the program's own, which it has not loaded, may have a name of another file's."""
+    if name is None:
+        return False
+    stem = os.path.splitext(os.path.basename(path))[0]
+    module = os.path.basename(os.path.dirname(path)) if stem == "__init__" else stem
+    imports = re.compile(rf"^\s*(?:from|import)\b.*\b{re.escape(module)}\b", re.MULTILINE)
     paths = {os.path.realpath(path) for path in known}
     folders = {os.path.dirname(path) for path in paths}
     files = (entry.path for folder in folders for entry in os.scandir(folder) if entry.name.endswith(".py"))
     others = (path for path in itertools.islice(files, _MOST_FILES) if os.path.realpath(path) not in paths)
-    return any(name in (file_text(path) or "") for path in others)
+    texts = (file_text(path) or "" for path in others)
+    return any(name in text and imports.search(text) for text in texts)
 
 
 def _alike(finding: Finding) -> object:
