@@ -21,8 +21,8 @@ Example
 
 Fix
     torch.linalg.slogdet in place of the logarithm of a determinant, which leaves the range where no pivot does. Of a
-    singular matrix: add a small multiple of the identity, or use pinv or lstsq; of a covariance take the logarithm of the determinant
-    from its Cholesky factor.
+    singular matrix: add a small multiple of the identity, or use pinv or lstsq; of a covariance take the logarithm of
+    the determinant from its Cholesky factor.
 
 When it is fine
     Never.
