@@ -62,6 +62,12 @@ FORMS = {
         SIGMOID + "\n\ndef nll(p, y):\n    return -(y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()\n",
         "p = model(x)\nloss = nll(p, y)\nright = (p > 0.5) == (y > 0.5)",
     ),
+    "given to a function that hands it on": (
+        SIGMOID.replace("self.weight * x * 2)", "self.weight * x * 2).view(-1)")
+        + "\n\ndef nll(p, y):\n    return -(y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()\n"
+        + "\n\ndef step(p, y):\n    return nll(p, y) + 0.1 * (p - y).abs().mean()\n",
+        "p = model(x)\nloss = step(p, y.view(-1))",
+    ),
     "given to a loss object": (
         SOFTMAX
         + "\n\nclass Loss(nn.Module):\n    def forward(self, p, rows):\n"

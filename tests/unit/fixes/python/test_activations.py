@@ -42,6 +42,16 @@ RETURNS = {
         def probs(x):
             return act(2 * x)
     """,
+    "a view": """
+        def probs(x):
+            return torch.sigmoid(2 * x).view(-1)[:2]
+    """,
+    "a view of a name's": """
+        def probs(x):
+            h = 2 * x
+            p = torch.sigmoid(h).squeeze(0)
+            return p
+    """,
     "a sequence": """
         net = nn.Sequential(nn.Tanh(), nn.Sigmoid())
 
@@ -55,6 +65,7 @@ KEPT = {
     "read in it too": "def probs(x):\n    p = x.softmax(-1)\n    print(p)\n    return p",
     "of a dimension that is not written": "def probs(x, d=-1):\n    return x.softmax(d)",
     "of any arguments": "def probs(*x):\n    return x[0].softmax(-1)",
+    "a part of rows": "def probs(x):\n    return x.softmax(-1)[:2]",
     "another value": "def probs(x):\n    return 1 - x.softmax(-1)",
     "under a context manager": "def probs(x):\n    with torch.no_grad():\n        return x.softmax(-1)",
     "decorated": "@torch.no_grad()\ndef probs(x):\n    return x.softmax(-1)",
@@ -292,6 +303,18 @@ def test_a_function_that_is_given_an_activation_computes_it(kind: str) -> None:
     node = Place(found.text).node_of(site)
     assert node is not None
     assert Place(found.text).code(node) == "torch.log(p)"
+
+
+@pytest.mark.parametrize("called", ["p = probs(z)\nreturn step(y, p)", "return step(y, torch.sigmoid(z))"])
+def test_a_function_that_hands_it_on_hands_on_the_logits(called: str) -> None:
+    step = "\n\ndef step(target, p):\n    scaled = 2 * target\n    return nll(p, scaled) + 0 * p.sum()\n"
+    before = given(called, loss=LOSS + step)
+    found = moved(before, "torch.log(p)")[-1]
+    assert "def step(target, logits):\n    p = torch.sigmoid(logits)\n" in found.text
+    assert "return nll(logits, scaled) + 0 * p.sum()" in found.text
+    z, y = torch.tensor([0.5, -3.0, 2.0]), torch.tensor([1.0, 0.0, 1.0])
+    assert torch.equal(run(before, "f(z, y)", z=z, y=y), run(found.text, "f(z, y)", z=z, y=y))
+    assert not moved(before + "\n\ndef other(y):\n    return step(y, y)\n", "torch.log(p)")
 
 
 def test_what_nothing_reads_any_more_is_no_longer_computed() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, cast
 
 from whynan.expr.from_python import Reader
 from whynan.fixes.python.activations.callers import asks_gradients, caller_edits, is_call_of, line_end, reached
-from whynan.fixes.python.activations.producers import activation_of, free_name, indent_of, newline_of
+from whynan.fixes.python.activations.producers import OF_ROWS, activation_of, free_name, indent_of, newline_of, part_of
 from whynan.fixes.python.activations.uses import Uses, argument_of
 from whynan.fixes.python.imports import visible
 from whynan.ops.signatures import VIEWS
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from whynan.fixes.python.formula import Edit
     from whynan.source.text import Place
 
-_OF_ROWS: Final = "torch.softmax"
-"""The activation that is not one of each element."""
 _MANAGERS: Final = (ast.With, ast.AsyncWith)
 
 
@@ -66,30 +64,71 @@ class _Parameter(NamedTuple):
         return None
 
 
+_NOBODYS: Final = _Parameter("", "", "", "")
+_Stage: TypeAlias = "Mapping[str, Sequence[Edit]]"
+_DEPTH: Final = 3
+"""Through so many functions is an activation followed that they hand on."""
+
+
 def given_activations(
     texts: Mapping[str, str], path: str, spot: Spot, known: Sequence[Producer], defined: set[str]
 ) -> Iterator[GivenActivation]:
     """The ways to compute an activation, of which a birth has its operand as a parameter, in the birth's function.
 
-    The callers compute it, or have it of a function that gives its logits if asked.
+    The callers compute it, have it of a function that gives its logits if asked, or are given it in their turn.
     """
     for parameter in _parameters(path, spot):
-        calls = _calls(texts, parameter)
-        if not calls:
-            continue
-        ways: list[tuple[Mapping[str, Sequence[Edit]], str]] = [({}, f"that {parameter.qualified} is given")]
-        ways += [
-            (edits, f"that {producer.qualified} gives")
-            for producer in known
-            if (edits := _producer_edits(calls, producer, defined)) is not None
-        ]
-        for asked, title in ways:
-            there = {file: apply_edits(text, asked[file]) if file in asked else text for file, text in texts.items()}
-            found = _computed_inside(there, parameter)
-            if found is not None:
-                edits, line = found
-                stages = {file: (asked.get(file, ()), edits.get(file, ())) for file in dict.fromkeys((*edits, *asked))}
-                yield GivenActivation(title, parameter.owner or parameter.function, stages, line)
+        for stages, title, line in _ways(texts, parameter, known, defined, _DEPTH):
+            files = dict.fromkeys(file for stage in reversed(stages) for file in stage)
+            edits = {file: tuple(stage.get(file, ()) for stage in stages) for file in files}
+            yield GivenActivation(title, parameter.owner or parameter.function, edits, line)
+
+
+def _ways(
+    texts: Mapping[str, str], parameter: _Parameter, known: Sequence[Producer], defined: set[str], depth: int
+) -> Iterator[tuple[tuple[_Stage, ...], str, str]]:
+    """The edits of the files, one stage after another, with what gives the logits and the line of the activation."""
+    calls = _calls(texts, parameter)
+    if not calls:
+        return
+    asked: list[tuple[tuple[_Stage, ...], str]] = [((), f"that {parameter.qualified} is given")]
+    for producer in known:
+        edits = _producer_edits(calls, producer, defined)
+        asked += [] if edits is None else [((edits,), f"that {producer.qualified} gives")]
+    outer = _outer_parameter(calls) if depth > 1 else None
+    if outer is not None:
+        asked += [(stages, title) for stages, title, _ in _ways(texts, outer, known, defined, depth - 1)]
+    for stages, title in asked:
+        there = dict(texts)
+        for stage in stages:
+            there |= {file: apply_edits(there[file], edits) for file, edits in stage.items()}
+        found = _computedpart_of(there, parameter)
+        if found is not None:
+            yield (*stages, found[0]), title, found[1]
+
+
+def _outer_parameter(calls: Sequence[_Given]) -> _Parameter | None:
+    """The parameter of the one function that hands on what it is given."""
+    found: set[_Parameter] = set()
+    for path, reader, _, argument in calls:
+        inner, function = part_of(reader, argument), reader.reaching.function
+        made = reader.reaching.single_definition(inner) if isinstance(inner, ast.Name) else None
+        parent = reader.place.parents.get(function)
+        is_plain = isinstance(function, ast.FunctionDef) and isinstance(parent, (ast.Module, ast.ClassDef))
+        if made is None or made.written or not isinstance(function, ast.FunctionDef) or not is_plain:
+            return None
+        owner = parent.name if isinstance(parent, ast.ClassDef) else ""
+        plain = [one for one in _own_parameters(function, owner) if one is made.node]
+        found |= {_Parameter(path, function.name, owner, one.arg) for one in plain} or {_NOBODYS}
+    return found.pop() if len(found) == 1 and _NOBODYS not in found else None
+
+
+def _own_parameters(function: ast.FunctionDef, owner: str) -> list[ast.arg]:
+    """The parameters that every call of a function gives something for; none of one that may be called otherwise."""
+    given = function.args
+    if function.decorator_list or given.posonlyargs or given.vararg or given.kwarg:
+        return []
+    return given.args[1 if owner else 0 : len(given.args) - len(given.defaults)]
 
 
 def _parameters(path: str, spot: Spot) -> Iterator[_Parameter]:
@@ -98,17 +137,14 @@ def _parameters(path: str, spot: Spot) -> Iterator[_Parameter]:
     parent = place.parents.get(function)
     if not isinstance(function, ast.FunctionDef) or not isinstance(parent, (ast.Module, ast.ClassDef)):
         return
-    given, owner = function.args, parent.name if isinstance(parent, ast.ClassDef) else ""
-    if function.decorator_list or given.posonlyargs or given.vararg or given.kwarg:
-        return
-    plain = given.args[1 if owner else 0 : len(given.args) - len(given.defaults)]
+    owner = parent.name if isinstance(parent, ast.ClassDef) else ""
     definitions = [
         definition
         for node in reached(spot.reader, [spot.start])
         for definition in spot.reader.reaching.definitions_at(node)
     ]
     written = {definition.name for definition in spot.reader.reaching.definitions() if definition.written}
-    for argument in plain:
+    for argument in _own_parameters(function, owner):
         if argument.arg not in written and any(definition.node is argument for definition in definitions):
             yield _Parameter(path, function.name, owner, argument.arg)
 
@@ -176,7 +212,7 @@ def _producer_edits(given: Sequence[_Given], producer: Producer, defined: set[st
     return edits
 
 
-def _computed_inside(texts: Mapping[str, str], parameter: _Parameter) -> tuple[dict[str, list[Edit]], str] | None:
+def _computedpart_of(texts: Mapping[str, str], parameter: _Parameter) -> tuple[dict[str, list[Edit]], str] | None:
     """The edits of each file by which a function computes the activation that is its parameter, and that statement."""
     if not all(is_python(text) for text in texts.values()):
         return None
@@ -226,24 +262,24 @@ def _logits_of(given: _Given, taken: dict[ast.stmt, str]) -> tuple[str, list[Edi
     """
     reader, argument = given.reader, given.argument
     place = reader.place
-    inner = _inside(reader, argument)
+    inner = part_of(reader, argument)
     direct = activation_of(reader, inner)
     if direct is not None:
         activation, operand = direct
-        is_alike = inner is argument or not activation.startswith(_OF_ROWS)
+        is_alike = inner is argument or not activation.startswith(OF_ROWS)
         if not is_alike or (not _is_fresh(reader, operand) and _writes(given.call)):
             return None
         return activation, [(*place.span(inner), _text(place, operand, is_whole=inner is argument))]
     made = reader.reaching.single_definition(inner) if isinstance(inner, ast.Name) else None
     if made is None or made.written or not isinstance(made.value, ast.expr) or not isinstance(inner, ast.Name):
         return None
-    computed = _inside(reader, made.value)
+    computed = part_of(reader, made.value)
     found, statement = activation_of(reader, computed), place.parents.get(made.value)
     if found is None or not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Name):
         return None
     activation, operand = found
     is_alike = inner is argument and computed is made.value
-    if (activation.startswith(_OF_ROWS) and not is_alike) or len(statement.targets) > 1:
+    if (activation.startswith(OF_ROWS) and not is_alike) or len(statement.targets) > 1:
         return None
     if not _is_same_later(given, statement, operand) or line_end(place, statement) is None:
         return None
@@ -352,15 +388,3 @@ def _only_computes(place: Place, statement: ast.stmt | None, operand: ast.expr |
             return is_apart or all(operator_of(place, n)[0] is not None for n in nodes if isinstance(n, ast.Call))
         case _:
             return False
-
-
-def _inside(reader: Reader, node: ast.expr) -> ast.expr:
-    """What an expression is a view of, or a part: ``p`` of ``p.squeeze(1)[:, 0]``."""
-    while True:
-        match node:
-            case ast.Subscript(value=inner):
-                node = inner
-            case ast.Call(func=ast.Attribute(value=inner)) if operator_of(reader.place, node)[0] in VIEWS:
-                node = inner
-            case _:
-                return node

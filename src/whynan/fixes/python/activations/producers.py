@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 from whynan.expr.from_python import Reader
 from whynan.fixes.python.edit import hoist_obstacle
-from whynan.ops.signatures import SIGNATURES
+from whynan.ops.signatures import SIGNATURES, VIEWS
 from whynan.ops.table import TORCH
+from whynan.source.calls import operator_of
 from whynan.source.text import Place, place_of
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 ACTIVATIONS: Final = TORCH.having("saturating") & TORCH.column("logarithm").keys()
 ASKED: Final = "return_logits"
+OF_ROWS: Final = "torch.softmax"
+"""The activation that is not one of each element."""
 LEAVES_ALONE: Final = frozenset(
     {"parameters", "named_parameters", "state_dict", "load_state_dict", "train", "eval", "to", "zero_grad"}
 )
@@ -69,10 +72,13 @@ def _producers_in(path: str, reader: Reader, function: ast.FunctionDef, owner: s
     elements: list[ast.expr] = value.elts if isinstance(value, ast.Tuple) else [value] if value is not None else []
     for number, element in enumerate(elements):
         node = _returned(reader, element)
-        found = None if node is None else activation_of(reader, node)
-        if node is None or found is None or any(isinstance(a, (ast.With, ast.AsyncWith)) for a in place.above(node)):
+        inner = None if node is None else part_of(reader, node)
+        found = None if inner is None else activation_of(reader, inner)
+        if inner is None or found is None or any(isinstance(a, (ast.With, ast.AsyncWith)) for a in place.above(inner)):
             continue
-        edits = _logits_edits(reader, node, found[1])
+        if inner is not node and found[0].startswith(OF_ROWS):
+            continue
+        edits = _logits_edits(reader, inner, found[1], is_part=inner is not node)
         if edits is not None:
             index = number if isinstance(value, ast.Tuple) else None
             yield Producer(path, function.name, owner, index, found[0], (parameter, *edits))
@@ -170,19 +176,21 @@ def is_only_called(texts: Iterable[str], name: str) -> bool:
     return True
 
 
-def _logits_edits(reader: Reader, node: ast.expr, operand: ast.expr | str) -> tuple[Edit, ...] | None:
+def _logits_edits(reader: Reader, node: ast.expr, operand: ast.expr | str, *, is_part: bool) -> tuple[Edit, ...] | None:
     """The edits that have an activation's operand in its place where that is asked for."""
     place = reader.place
-    start = place.span(node)[0]
+    start, end = place.span(node)
+    opened, closed = ("(", ((end, end, ")"),)) if is_part else ("", ())
     if isinstance(operand, (str, ast.Name)):
         logits = operand if isinstance(operand, str) else operand.id
-        return ((start, start, f"{logits} if {ASKED} else "),)
+        return (start, start, f"{opened}{logits} if {ASKED} else "), *closed
     if hoist_obstacle(reader, node, [node]) is not None:
         return None
     statement, name = place.statement(node), free_name(reader, "logits")
     head = place.span(statement)[0]
     line = f"{name} = {place.code(operand)}{newline_of(place)}{indent_of(place, statement)}"
-    return (head, head, line), (start, start, f"{name} if {ASKED} else "), (*place.span(operand), name)
+    choice = start, start, f"{opened}{name} if {ASKED} else "
+    return (head, head, line), choice, (*place.span(operand), name), *closed
 
 
 def indent_of(place: Place, statement: ast.stmt) -> str:
@@ -214,3 +222,15 @@ def _names(node: ast.AST) -> tuple[str, ...]:
             return (name,)
         case _:
             return ()
+
+
+def part_of(reader: Reader, node: ast.expr) -> ast.expr:
+    """What an expression is a view of, or a part: ``p`` of ``p.squeeze(1)[:, 0]``."""
+    while True:
+        match node:
+            case ast.Subscript(value=inner):
+                node = inner
+            case ast.Call(func=ast.Attribute(value=inner)) if operator_of(reader.place, node)[0] in VIEWS:
+                node = inner
+            case _:
+                return node
