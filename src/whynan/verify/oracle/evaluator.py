@@ -14,6 +14,7 @@ from whynan.verify.oracle.calls import Call, names_in, numbers_of
 from whynan.verify.oracle.complex_numbers import ComplexCall, Pair, is_complex
 from whynan.verify.oracle.elements import Elements, plain
 from whynan.verify.oracle.functions import Functions
+from whynan.verify.oracle.linear import ELIMINATIONS
 from whynan.verify.oracle.table import ATEN, canonical, operator, rounds
 from whynan.verify.oracle.tape import Decisions, Tape, Variable
 
@@ -281,7 +282,10 @@ class _Run:
             self._take_complex(step)
             return
         name, apply = operator(self._program, step)
-        found = apply(Call(step, self._functions, self._known, self._dtypes, name))
+        known = self._known
+        if name in ELIMINATIONS and self._draws is not None:
+            known = {**known, **self._eliminated(next(iter(names_in(step.arguments)), ""))}
+        found = apply(Call(step, self._functions, known, self._dtypes, name))
         made = [found] if isinstance(found, Variable) else list(found)
         for output, dtype, variable in zip(step.outputs, step.dtypes, made, strict=False):
             self._known[output] = self._with_noise(variable, dtype) if rounds(name) else variable
@@ -304,6 +308,21 @@ class _Run:
         if self._draws is None or form is None:
             return variable
         return self._functions.tape.noisy(variable, self._rounding(self._scale * form.eps / 2))
+
+    def _eliminated(self, name: str) -> dict[str, Variable]:
+        """A matrix as its elimination rounds it: by so many roundoffs of its largest element, whatever the others are.
+
+        Source: Higham, Accuracy and Stability of Numerical Algorithms, section 9.3 (Gaussian elimination with partial
+        pivoting is stable by the norm of the matrix, and not element by element).
+        """
+        form, matrix = FORMATS.get(self._dtypes.get(name, "").rpartition(".")[2]), self._known.get(name)
+        if self._draws is None or form is None or matrix is None or len(matrix.shape) < 2:
+            return {}
+        sizes = np.abs(self._balls(name, matrix.data, _NOISY_BITS).midpoint())
+        largest = np.nan_to_num(sizes, nan=0.0, posinf=0.0).max(axis=(-2, -1), keepdims=True, initial=0.0)
+        signs = self._draws.choice((-1.0, 1.0), size=sizes.shape)
+        off = self._functions.tape.constant(signs * largest * (self._scale * form.eps / 2))
+        return {name: self._functions.add(matrix, off)}
 
     def _rounding(self, roundoff: float) -> Callable[[Any], Any]:
         assert self._draws is not None

@@ -237,6 +237,8 @@ def _unknown(call: Call, first: int) -> list[Variable]:
     return [Variable(np.full(shape, None, dtype=object)) for shape in call.step.shapes[first:]]
 
 
+ELIMINATIONS: Final = frozenset({"linalg_inv_ex", "_linalg_det", "_linalg_slogdet", "_linalg_solve_ex"})
+"""Computed by Gaussian elimination with partial pivoting."""
 LINEAR: Final[Mapping[str, Operator]] = {
     "mm": _matmul("self", "mat2"),
     "bmm": _matmul("self", "mat2"),
