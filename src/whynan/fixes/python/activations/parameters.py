@@ -102,7 +102,7 @@ def _ways(
         there = dict(texts)
         for stage in stages:
             there |= {file: apply_edits(there[file], edits) for file, edits in stage.items()}
-        found = _computedpart_of(there, parameter)
+        found = _computed_inside(there, parameter)
         if found is not None:
             yield (*stages, found[0]), title, found[1]
 
@@ -212,7 +212,7 @@ def _producer_edits(given: Sequence[_Given], producer: Producer, defined: set[st
     return edits
 
 
-def _computedpart_of(texts: Mapping[str, str], parameter: _Parameter) -> tuple[dict[str, list[Edit]], str] | None:
+def _computed_inside(texts: Mapping[str, str], parameter: _Parameter) -> tuple[dict[str, list[Edit]], str] | None:
     """The edits of each file by which a function computes the activation that is its parameter, and that statement."""
     if not all(is_python(text) for text in texts.values()):
         return None
