@@ -99,6 +99,10 @@ class ReplayPlan(Protocol):
         """What its code can change."""
         ...
 
+    def bound_anew(self, frames: Sequence[FrameType]) -> set[int]:
+        """The identities of what names hold, in frames from the innermost on, that its code binds before it reads."""
+        ...
+
     def build_callable(self, is_over: Callable[[], bool]) -> Callable[[], object]:
         """Its code, with the values that it begins with; raises where it cannot be made.
 
@@ -165,6 +169,15 @@ class TailPlan:
     def roots(self) -> list[Any]:
         return [self.standing.values, self.standing.frame.f_locals, self.standing.frame.f_globals]
 
+    def bound_anew(self, frames: Sequence[FrameType]) -> set[int]:
+        own, tail, found = self.standing.frame, self.standing.tail, set[int]()
+        for frame in frames:
+            names = frame.f_locals if frame is not own else tail.stored - tail.live
+            found |= {id(frame.f_locals[name]) for name in names if name in frame.f_locals}
+            if frame is own:
+                return found
+        return set()
+
     def build_callable(self, is_over: Callable[[], bool]) -> Callable[[], object]:
         return _build_tail(self, is_over)
 
@@ -208,6 +221,10 @@ class CallPlan:
 
     def roots(self) -> list[Any]:
         return [self.function, self.args, self.kwargs]
+
+    def bound_anew(self, frames: Sequence[FrameType]) -> set[int]:
+        del frames
+        return set()
 
     def build_callable(self, is_over: Callable[[], bool]) -> Callable[[], object]:
         del is_over

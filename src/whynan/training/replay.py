@@ -177,8 +177,8 @@ def replay(
         raise ReplayArrival
 
     def note_mended() -> None:
-        """An edited program has come past where a bad number was read."""
-        if onward is not None and onward.first is None and reads and not reached and not refused:
+        """An edited program has come past where a bad number was read, or held as it raised."""
+        if onward is not None and onward.first is None and not fault.whole and not reached and not refused:
             reached.append(StepEvidence((), (), bad_loss=False))
 
     def read(judged: StepEvidence) -> None:
@@ -261,7 +261,8 @@ def replay(
 
     why = "it ended before it came to the step"
     reads = fault.optimizer is None and fault.raised is None and not fault.whole
-    began_bad = reads and _holds_nan(contents.tensors)
+    anew = way.bound_anew(frames)
+    began_bad = reads and _holds_nan(t for t in contents.tensors if id(t) not in anew)
     moved = [(slot, slot.read()) for slot, _ in way.moving]
     scaler = None if way.scaler is None else ScalerState(way.scaler.scaler)
     try:
@@ -331,8 +332,7 @@ def replay(
             entered.callback(limit.disarm)
             try:
                 left.append(run())
-                if fault.decision is None:
-                    note_mended()
+                note_mended()
                 if way.is_whole and not reached and not refused:
                     reached.append(StepEvidence((), (), bad_loss=False))
             except ReplayArrival:
@@ -363,7 +363,7 @@ def replay(
                 if bad is not None:
                     reached.append(StepEvidence((bad[0],), (), bad_loss=True))
                     guard.here.raised = error if fault.raised and (fault.raised.names_it or fault.whole) else None
-            if onward is not None and onward.first is not None and not (failed and fault.decision is not None):
+            if onward is not None and onward.first is not None and not (failed and fault.ends_itself):
                 reached.append(onward.first)
             if refused and not reached:
                 file, number = refused[0].where
@@ -539,7 +539,7 @@ class TrialSteps:
 
     def takes(self, optimizer: Any) -> bool:
         """Whether a step of an optimizer is one of them."""
-        return self.first is not None or self._fault.decision is not None or optimizer is self._fault.optimizer
+        return self.first is not None or self._fault.ends_itself or optimizer is self._fault.optimizer
 
     def begin_step(self, optimizer: Any, losses: Losses, undo: UndoLog) -> bool:
         """A step is about to be made; whether it is to be made, too."""

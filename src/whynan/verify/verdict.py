@@ -413,6 +413,9 @@ class Judgement:
         whole, new = seen
         told: list[StandIn] = []
         for one in stated:
+            if one.given is None and whole is not case and not mended(whole.old[one.name][0], new[one.name]).any():
+                # what is cut from a healthy input may sum to 0, as that does not
+                continue
             found = one.stand_in(whole, new, whole=whole is case)
             told.append(found)
             known = self.stand_ins.get((found.output, found.lack))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import whynan
 from whynan.run.watch.replays import ReplayRerunner
 
 if TYPE_CHECKING:
@@ -85,6 +87,78 @@ def test_what_cannot_be_gone_on_with_says_nothing_against_a_fix(loaded: Callable
     writes = "optimizer.step()\n            if step == 1:\n                open('log.txt', 'w').close()"
     text = program("SGD([w], lr=0.01)", EXPONENTIAL, rate=1e3).replace("optimizer.step()", writes)
     assert verdict_of(loaded(text)).status == "guarded"
+
+
+RAISING = """
+import torch
+import whynan
+
+w = torch.nn.Parameter(torch.tensor([0.5, 0.7, 1.0]))
+optimizer = torch.optim.SGD([w], lr=0.01)
+
+
+def train(watched):
+    with watched:
+        for step in range(5):
+            scale = torch.full((3,), float(step != 2)) * w.detach()
+            share = scale / scale.sum()
+            DRAW
+            loss = (share * w.exp()).sum()
+            AHEAD
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
+def evaluate(watched):
+    with watched, torch.no_grad():
+        for step in range(5):
+            scale = torch.full((3,), float(step != 2)) * w.detach()
+            share = scale / scale.sum()
+            DRAW
+
+"""
+DRAWS = {
+    "raised by torch": "torch.multinomial(share + 0.1, 1)",
+    "its own test": "if torch.isnan(share).any():\n                raise ValueError('shares')",
+}
+
+
+def raising(draw: str, ahead: str = "pass") -> str:
+    return RAISING.replace("DRAW", DRAWS[draw]).replace("AHEAD", ahead)
+
+
+def findings_of(module: ModuleType, function: str) -> Any:
+    watched = whynan.watch(module.optimizer, quiet=True)
+    with ExitStack() as stack:
+        # said so, it is nothing that the program is known to expect
+        stack.enter_context(pytest.raises((RuntimeError, ValueError)))
+        getattr(module, function)(watched)
+    return watched.report.findings
+
+
+@pytest.mark.parametrize("draw", [*DRAWS])
+def test_a_training_that_raises_for_a_bad_number_goes_on_with_a_fix(
+    draw: str, loaded: Callable[[str], ModuleType]
+) -> None:
+    (finding,) = findings_of(loaded(raising(draw)), "train")
+    verdict = finding.fixes[0].verdict
+    assert verdict.status == "guarded"
+    assert verdict.why.endswith("with it the program makes the step and 10 more")
+
+
+@pytest.mark.parametrize("draw", [*DRAWS])
+def test_so_does_an_evaluation(draw: str, loaded: Callable[[str], ModuleType]) -> None:
+    (finding,) = findings_of(loaded(raising(draw)), "evaluate")
+    assert finding.fixes[0].verdict.status == "guarded"
+
+
+@pytest.mark.parametrize("draw", [*DRAWS])
+def test_a_training_that_raises_again_a_step_later_does_not(draw: str, loaded: Callable[[str], ModuleType]) -> None:
+    """The twin: behind the step that the fix mends the program raises, for something else or for the same."""
+    text = raising(draw, "w.data.fill_(float('nan')) if step == 2 else None")
+    (finding,) = findings_of(loaded(text), "train")
+    assert finding.fixes[0].verdict.status == "unverified"
 
 
 @pytest.mark.parametrize("optimizer", ["SGD([w], lr=0.01, momentum=0.9)", "Adam([w], lr=0.01)"])

@@ -247,8 +247,8 @@ class ReplayRerunner:
         moved = _moved(self._fault.judged, outcome.judged)
         if onward is None or onward.first is None:
             return EditedRun(report, moved)
-        guarded = self._fault.decision is not None
-        return EditedRun(report, moved, onward.further if guarded else None, onward.bad)
+        further = onward.further if self._fault.ends_itself else None
+        return EditedRun(report, moved, further, onward.bad)
 
     def course(self, path: str = "", before: str = "", after: str = "") -> Course | str:
         """The steps of the program from its start, with another text of a file; or why it cannot be run from there."""
@@ -310,7 +310,7 @@ class ReplayRerunner:
         fault = self._fault
         if goes_past_steps(self._way, fault):
             return TrialSteps(fault, self._seconds)
-        if fault.whole or (fault.raised is not None and fault.decision is None):
+        if fault.whole or (fault.raised is not None and fault.decision is None and is_one_of_several()):
             return None
         if fault.judged.spoilt or fault.ahead or fault.beside or fault.lag:
             return None

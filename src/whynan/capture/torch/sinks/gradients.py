@@ -118,6 +118,11 @@ class Fault:
         """Whether it is the whole program, which has ended: no step, and no number that was read or held."""
         return self.optimizer is None and not self.judged.losses
 
+    @property
+    def ends_itself(self) -> bool:
+        """Whether the program itself ends, or leaves its loop, for what it has read or held."""
+        return self.decision is not None or (self.raised is not None and not self.whole)
+
     def parameters(self) -> list[Tensor]:
         """What the step would have moved."""
         return [] if self.optimizer is None else parameters_of(self.optimizer)
