@@ -80,6 +80,34 @@ class CarriedState:
         return tensors
 
 
+def attributes_of(value: object) -> list[tuple[Slot, Any]]:
+    """The numbers that an object of a library's holds by itself, as a trainer keeps the sum of its losses."""
+    attributes: Any = getattr(value, "__dict__", None)
+    found: list[tuple[Slot, Any]] = []
+    if isinstance(value, (type, nn.Module)) or type(attributes) is not dict:
+        return found
+    for key, held in list(attributes.items()):
+        if isinstance(held, Tensor):
+            if held.numel() <= _NUMBERS and _is_written_alone(held):
+                found += [_pair(_of_attribute(attributes, key)), _pair(_of_tensor(held))]
+        elif isinstance(held, _PLAIN):
+            found.append(_pair(_of_attribute(attributes, key)))
+    return found
+
+
+def _pair(slot: Slot) -> tuple[Slot, Any]:
+    return slot, slot.read()
+
+
+def _of_attribute(attributes: dict[str, Any], key: str) -> Slot:
+    return Slot(lambda: attributes.get(key), lambda value: attributes.__setitem__(key, value))
+
+
+def _is_written_alone(tensor: Tensor) -> bool:
+    """Whether a tensor is no other's view, and nothing that is trained or computed."""
+    return not tensor.requires_grad and owns_elements(tensor) and tensor.is_leaf and not tensor.is_inference()
+
+
 _ALWAYS: Final = object()
 
 
@@ -99,7 +127,7 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
             continue
         known.add(id(value))
         if isinstance(value, Tensor):
-            if not value.requires_grad and owns_elements(value) and value.is_leaf and not value.is_inference():
+            if _is_written_alone(value):
                 yield (id(value), None), value, value._version, _of_tensor(value)
         elif is_read(value):
             yield (id(value), None), value, _ALWAYS, _of_file(value)
@@ -137,7 +165,7 @@ def _inner_values(value: Any) -> Iterator[tuple[Any, Any, Slot | None]]:
     elif isinstance(value, nn.Module) or _is_theirs(kind):
         attributes: dict[str, Any] = getattr(value, "__dict__", {})
         for key, inner in list(attributes.items()):
-            yield key, inner, Slot(lambda k=key: attributes.get(k), lambda v, k=key: attributes.__setitem__(k, v))
+            yield key, inner, _of_attribute(attributes, key)
 
 
 def _closed_over(function: types.FunctionType) -> Iterator[tuple[Any, Any, Slot | None]]:

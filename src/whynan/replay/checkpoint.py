@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import torch
 
 from whynan.capture.torch.names import tensors_of
-from whynan.replay.carried_state import CarriedState, Slot
+from whynan.replay.carried_state import CarriedState, Slot, attributes_of
 from whynan.replay.continuation.code import Tail, tail_after, tail_from, tail_inside
 from whynan.replay.continuation.code import owner_of as function_of
 from whynan.replay.snapshot import Rng, ScalerState, rng
@@ -208,6 +208,14 @@ def _names(made: Mark) -> Iterator[dict[str, Any]]:
             yield standing.frame.f_globals
 
 
+def _of_libraries(made: Mark) -> Iterator[tuple[Slot, Any]]:
+    """What the objects hold whose methods of a library stand at a mark."""
+    for standing in made.frames:
+        code = standing.frame.f_code
+        if code.co_argcount and owner_of(code.co_filename) is Owner.LIBRARY:
+            yield from attributes_of(standing.frame.f_locals.get(code.co_varnames[0]))
+
+
 class Marks(threading.local):
     """The marks of one training, kept from its last step; each thread has its own.
 
@@ -302,7 +310,7 @@ class Marks(threading.local):
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             if self._scaler is not None:
                 made.scaler = ScalerState(self._scaler)
-            made.moving = self._moving.now(lambda: _names(made))
+            made.moving = [*self._moving.now(lambda: _names(made)), *_of_libraries(made)]
         return made
 
     def _go_on(self) -> None:

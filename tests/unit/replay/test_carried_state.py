@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from whynan.replay import carried_state
-from whynan.replay.carried_state import CarriedState, assign
+from whynan.replay.carried_state import CarriedState, assign, attributes_of
 
 
 class Observer(nn.Module):
@@ -64,3 +64,34 @@ def test_what_has_not_moved_is_not_written() -> None:
     loss.backward()
     assert weight.grad is not None
     assert weight.grad.tolist() == [1.0, 1.0]
+
+
+class Trainer:
+    """Keeps the sum of the losses as a tensor of its own, and counts."""
+
+    def __init__(self) -> None:
+        self.total = torch.tensor(0.0)
+        self.made = 0
+        self.data = torch.zeros(1000)
+
+
+def test_what_a_trainer_gathers_is_kept() -> None:
+    trainer = Trainer()
+    kept, total = attributes_of(trainer), trainer.total
+    trainer.total += float("nan")
+    trainer.made += 1
+    assign(kept)
+    assert (trainer.total.item(), trainer.made) == (0.0, 0)
+    assert trainer.total is total
+
+
+def test_neither_is_data_nor_what_is_trained() -> None:
+    trainer = Trainer()
+    trainer.total = torch.tensor(0.0, requires_grad=True)
+    kept = attributes_of(trainer)
+    trainer.data += 1
+    with torch.no_grad():
+        trainer.total += 1
+    assign(kept)
+    assert (trainer.total.item(), trainer.data[0].item()) == (1.0, 1.0)
+    assert attributes_of(nn.Linear(1, 1)) == attributes_of(Trainer) == []
