@@ -25,6 +25,8 @@ from whynan.source.ownership import Owner, owner_of
 
 _LOOKS: Final = frozenset((1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000))
 """The marks at which everything is looked through."""
+_FIRST: Final = 2
+"""At so many, ahead of the first step, all is kept: what an optimizer stands in is made after the first of them."""
 _MOST: Final = 20_000
 _LONGEST: Final = 256
 _LONGEST_LIST: Final = 4096
@@ -34,6 +36,8 @@ _BUFFER: Final = 1 << 16
 _BUFFERS: Final = 1 << 22
 """Of so many elements, and so many together, are the tensors that are kept before it is known which of them move."""
 _DEEPEST: Final = 6
+_STATISTICS: Final = ("running_mean", "running_var")
+"""The buffers that a normalisation writes without another version of them."""
 _PLAIN: Final = (int, float, bool, str, type(None))
 
 
@@ -57,18 +61,20 @@ class CarriedState:
         self._marks += 1
         first: list[Slot] = []
         if self._marks in _LOOKS:
-            tensors = self._look(roots())
-            first = tensors if self._marks == 1 else []
+            found = self._look(roots())
+            first = found if self._marks <= _FIRST else []
         return [(slot, slot.read()) for slot in (*first, *self._slots.values())]
 
     def _look(self, roots: Iterable[dict[str, Any]]) -> list[Slot]:
-        """Learn what has moved since the last look; gives the tensors that may move, as many as can be kept."""
+        """Learn what has moved since the last look; gives what may move, of the tensors as many as can be kept."""
         seen: dict[tuple[int, Any], tuple[Any, Any]] = {}
-        tensors, left = list[Slot](), _BUFFERS
+        found, left = list[Slot](), _BUFFERS
         for key, holder, value, slot in _places(roots):
             if slot is not None and isinstance(holder, Tensor) and holder.numel() <= min(left, _BUFFER):
-                tensors.append(slot)
+                found.append(slot)
                 left -= holder.numel()
+            elif slot is not None and not isinstance(holder, Tensor) and value is not _ALWAYS:
+                found.append(slot)
             if slot is not None and value is _ALWAYS:
                 self._slots.setdefault(key, slot)
             elif slot is not None:
@@ -77,7 +83,7 @@ class CarriedState:
                 if before is not None and before[0] is holder and before[1] != value:
                     self._slots.setdefault(key, slot)
         self._seen = seen
-        return tensors
+        return found
 
 
 def attributes_of(value: object) -> list[tuple[Slot, Any]]:
@@ -136,15 +142,23 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
         elif depth < _DEEPEST:
             if isinstance(value, nn.Module):
                 # however deep a network is, its buffers are no deeper
-                held = (*value.__dict__.get("_modules", {}).values(), *value.__dict__.get("_buffers", {}).values())
+                buffers: dict[str, Any] = value.__dict__.get("_buffers", {})
+                held = (*value.__dict__.get("_modules", {}).values(), *buffers.values())
                 waiting.extend((inner, depth) for inner in held)
+                for statistics in map(buffers.get, _STATISTICS):
+                    if isinstance(statistics, Tensor) and statistics.numel() <= _BUFFER and id(statistics) not in known:
+                        known.add(id(statistics))
+                        yield (id(statistics), None), statistics, _ALWAYS, _of_tensor(statistics)
             if type(value) is list and _holds_numbers(value):
                 yield (id(value), None), value, [v if isinstance(v, _PLAIN) else id(v) for v in value], _of_list(value)
             for key, inner, slot in _inner_values(value):
                 if isinstance(inner, _PLAIN):
                     yield (id(value), key), value, inner, slot
-                else:
-                    waiting.append((inner, depth + 1))
+                    continue
+                if slot is not None and isinstance(inner, Tensor) and inner.numel() <= _BUFFER:
+                    # one that is computed would hold its graph
+                    yield (id(value), key), value, id(inner), slot if _is_written_alone(inner) else None
+                waiting.append((inner, depth + 1))
 
 
 def _inner_values(value: Any) -> Iterator[tuple[Any, Any, Slot | None]]:

@@ -170,11 +170,13 @@ class TailPlan:
         return [self.standing.values, self.standing.frame.f_locals, self.standing.frame.f_globals]
 
     def bound_anew(self, frames: Sequence[FrameType]) -> set[int]:
-        own, tail, found = self.standing.frame, self.standing.tail, set[int]()
+        own, tail, kept, found = self.standing.frame, self.standing.tail, self.standing.values, set[int]()
         for frame in frames:
-            names = frame.f_locals if frame is not own else tail.stored - tail.live
-            found |= {id(frame.f_locals[name]) for name in names if name in frame.f_locals}
-            if frame is own:
+            is_own = frame is own
+            for name, value in frame.f_locals.items():
+                if not is_own or name in tail.stored - tail.live or kept.get(name, value) is not value:
+                    found.add(id(value))
+            if is_own:
                 return found
         return set()
 

@@ -221,6 +221,18 @@ LOG_BY_ROUNDING: Final = (
 """A difference of what is about 1 that is 0 or below by its own rounding is about as large as that is."""
 LOG_OF_ONE: Final = _logarithms("1 instead of 0 in the logarithm", "where(x == 0, 1, x)")
 """A logarithm is 0 at 0: for products with what is 0 there."""
+LOG1MEXP: Final = (
+    reformulation("log(-expm1(x)) instead of log(1 - exp(x))", "log(1 - exp(x))", "log(-expm1(x))"),
+    reformulation(
+        "log(-expm1(x)) instead of log1p(-exp(x)) near 0",
+        "log1p(-exp(x))",
+        "where(x > -0.7, log(-expm1(x)), log1p(-exp(clamp(x, max=-0.7))))",
+    ),
+)
+"""1 - exp(x) of a small x has no digit left, but for expm1, and log1p the digits of a large one.
+
+Source: M. Maechler, Accurately computing log(1 - exp(-|a|)), the Rmpfr package of R, 2012.
+"""
 LOG1P: Final = (
     guard(
         "the number next to -1 instead of -1 and below in log1p",

@@ -106,7 +106,10 @@ class ReplayOutcome:
     uncalled: int = 0
     """How many collectives of the step it has not come to."""
     began_bad: bool = False
-    """Whether the program held a NaN already where it began, in a number, or some, that may be read later."""
+    """Whether the program held a NaN already where it began, in a number, or some, that may be read later.
+
+    Of a step it may be what the step has left.
+    """
 
 
 def goes_past_steps(way: ReplayPlan, fault: Fault) -> bool:
@@ -261,9 +264,8 @@ def replay(
 
     why = "it ended before it came to the step"
     reads = fault.optimizer is None and fault.raised is None and not fault.whole
-    anew = way.bound_anew(frames)
-    began_bad = reads and _holds_nan(t for t in contents.tensors if id(t) not in anew)
     moved = [(slot, slot.read()) for slot, _ in way.moving]
+    began_bad = False
     scaler = None if way.scaler is None else ScalerState(way.scaler.scaler)
     try:
         try:
@@ -279,6 +281,8 @@ def replay(
         if way.scaler is not None:
             way.scaler.restore()
         assign(way.moving)
+        anew = {*way.bound_anew(frames), *(id(value) for _, value in moved)}
+        began_bad = not fault.whole and _holds_nan(t for t in contents.tensors if id(t) not in anew)
         for parameter in parameters:
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:

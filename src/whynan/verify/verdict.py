@@ -296,7 +296,7 @@ class Judgement:
             is_about = np.abs(np.abs(new[name]) - nearest.get(name, np.nan)) <= _ABOUT
             known_otherwise = (is_about & ~truth.infinite) | rounded.get(name, False)
             stated += inexact(name, old, np.where(known_otherwise, np.nan, new[name]), dtype, truth)
-            if self.strict and not self.declared:
+            if self.strict:
                 stated += lost(name, old, np.where(rounded.get(name, False), np.nan, new[name]), dtype, truth, healthy)
         if self.strict and self._by_element(case) and (there := steep("0", case, new, known)).any():
             exact = known["0"].values

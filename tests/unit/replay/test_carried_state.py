@@ -95,3 +95,53 @@ def test_neither_is_data_nor_what_is_trained() -> None:
     assign(kept)
     assert (trainer.total.item(), trainer.data[0].item()) == (1.0, 1.0)
     assert attributes_of(nn.Linear(1, 1)) == attributes_of(Trainer) == []
+
+
+class Averages:
+    """Keeps an average as a tensor that each step makes anew, of which there is none at first."""
+
+    def __init__(self) -> None:
+        self.average: torch.Tensor | None = None
+
+    def update(self, value: float) -> None:
+        self.average = torch.tensor(value) if self.average is None else 0.5 * self.average + value
+
+
+def test_what_is_made_anew_is_what_it_was() -> None:
+    tuner, state = Averages(), CarriedState()
+    for value in (1.0, 2.0, 3.0, 4.0):
+        kept = state.now(lambda: [{"tuner": tuner}])
+        tuner.update(value)
+        before = tuner.average
+    assign(kept)
+    assert tuner.average is not None
+    assert tuner.average is not before
+    assert tuner.average.item() == 0.25 * 1.0 + 0.5 * 2.0 + 3.0
+
+
+def test_what_there_is_none_of_ahead_of_the_first_step_is_none_again() -> None:
+    tuner = Averages()
+    kept = CarriedState().now(lambda: [{"tuner": tuner}])
+    tuner.update(float("nan"))
+    assign(kept)
+    assert tuner.average is None
+
+
+def test_what_is_computed_is_not_held_with_its_graph() -> None:
+    """The twin: it would keep the memory of a whole step."""
+    tuner, weight, state = Averages(), torch.ones(2, requires_grad=True), CarriedState()
+    for _ in range(4):
+        tuner.average = weight.sum()
+        kept = state.now(lambda: [{"tuner": tuner}])
+    assert not any(isinstance(value, torch.Tensor) and value.grad_fn is not None for _, value in kept)
+
+
+def test_the_statistics_of_a_normalisation_have_no_other_version() -> None:
+    network, state = nn.Sequential(nn.BatchNorm1d(2)), CarriedState()
+    kept = state.now(lambda: [{"network": network}])
+    for _ in range(3):
+        kept = state.now(lambda: [{"network": network}])
+    network(torch.tensor([[float("nan"), 1.0], [2.0, 3.0]]))
+    assert network[0].running_mean.isnan().any()
+    assign(kept)
+    assert network[0].running_mean.tolist() == [0.0, 0.0]

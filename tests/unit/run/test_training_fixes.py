@@ -71,8 +71,9 @@ def same(loss: Callable[[int], float], norm: Callable[[int], float] = lambda n: 
         (same(lambda n: 4.0 + 0.01 * n), "4 was reached before"),
         (same(lambda n: 5e4 if n > 40 else 4.0), "4 was reached before"),
         (same(lambda n: 4.0 - 0.01 * n, lambda n: 1.3**n, steps=20), "the gradients grow on"),
+        (same(lambda n: 1e7 if n == 5 else 4.0 - 0.01 * n, lambda n: 3.0, steps=20), "the loss rises to 1e+07 on its"),
     ],
-    ids=["bad", "short", "unknown", "other data", "no better", "worse at last", "postponed"],
+    ids=["bad", "short", "unknown", "other data", "no better", "worse at last", "postponed", "a leap"],
 )
 def test_a_change_with_which_it_does_not_learn_is_rejected(course: Course, why: str) -> None:
     found = [one for one in verdicts(RAN_AWAY, course) if "rate" in one[0]]

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _MOST_LEVELS: Final = 6
 _FOLLOWED: Final = ELEMENTWISE | VIEWS | CASTS | TORCH.having("followed")
 """Operators that can make a 0 of what is none, or pass it on, and whose exact values are cheap."""
+_PRODUCTS: Final = TORCH.having("product-sum") | {"ones_like", "zeros_like"}
+"""Others, where a half format makes the difference: their exact values are not."""
 _READ: Final = (
     *(ast.Name, ast.Constant, ast.Attribute, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call, ast.keyword, ast.Tuple),
     *(ast.List, ast.operator, ast.unaryop, ast.cmpop, ast.expr_context),
@@ -77,8 +79,8 @@ def _names(piece: Root) -> list[ast.Name]:
     return [*target, *(n for n in ast.walk(piece) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))]
 
 
-def traceable_definition(reader: Reader, root: Root, name: ast.Name) -> Definition | None:
-    """The definition of a name where it is read, if it is one that can be followed."""
+def traceable_definition(reader: Reader, root: Root, name: ast.Name, *, products: bool = False) -> Definition | None:
+    """The definition of a name where it is read, if it is one that can be followed; through matrix ``products`` too."""
     place = reader.place
     found = reader.reaching.single_definition(name)
     if found is None or found.written or not isinstance(found.value, ast.expr):
@@ -89,7 +91,8 @@ def traceable_definition(reader: Reader, root: Root, name: ast.Name) -> Definiti
     if place.is_deferred(name) or not isinstance(found.node, ast.Name) or not reader.is_pure(found.value):
         return None
     same = _managers(place, statement) == _managers(place, place.statement(root))
-    return found if same and all(_is_traceable(place, node) for node in ast.walk(found.value)) else None
+    is_traceable = all(_is_traceable(place, node, products) for node in ast.walk(found.value))
+    return found if same and is_traceable else None
 
 
 def _managers(place: Place, statement: ast.stmt) -> list[ast.AST]:
@@ -97,11 +100,11 @@ def _managers(place: Place, statement: ast.stmt) -> list[ast.AST]:
     return [node for node in place.above(statement) if isinstance(node, (ast.With, ast.AsyncWith))]
 
 
-def _is_traceable(place: Place, node: ast.AST) -> bool:
+def _is_traceable(place: Place, node: ast.AST, products: bool) -> bool:
     if isinstance(node, ast.Call):
         name, in_place = operator_of(place, node)
-        return name in _FOLLOWED and not in_place
-    return isinstance(node, _READ) and not isinstance(node, ast.MatMult)
+        return (name in _FOLLOWED or (products and name in _PRODUCTS)) and not in_place
+    return isinstance(node, _READ) and (products or not isinstance(node, ast.MatMult))
 
 
 # -- Candidates: what would mend a hazard, as edits of the file that the birth's site is in ----------------------------

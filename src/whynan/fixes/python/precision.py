@@ -30,6 +30,8 @@ HALVES: Final = ("float16", "bfloat16")
 _MOST_STATEMENTS: Final = 5
 """So many statements may lead from a birth to a value that fits."""
 _MOST_SIBLINGS: Final = 8
+_MOST_ABOVE: Final = 3
+"""So many statements back is made what a birth reads."""
 _OF_THE_KIND: Final = frozenset({"dtype", "shape", "device", "ndim", "layout", "grad", "data", "is_cuda"})
 """Attributes that a value in float32 need not have another one for, or must not."""
 
@@ -66,10 +68,10 @@ def float32_candidates(text: str, finding: Finding, births: Iterable[Site], valu
     """Edits that compute the birth of a half format in float32, the smallest first.
 
     First the birth as it is, outside autocast, where that casts its operands. Each other begins with the operands of
-    the birth, and of the other ``births`` on its way, or with all that the statements of these read, and ends with a
-    cast back: around the birth, around what that is part of, or in a later statement. Last, with none: what the
-    function returns. Where no value is known, those alone that end with an operation after which a number beyond the
-    range fits again as a rule.
+    the birth, and of the other ``births`` on its way, with all that the statements of these read, or with all that
+    those read which have made this; and ends with a cast back: around the birth, around what that is part of, or in a
+    later statement. Last, with none: what the function returns. Where no value is known, those alone that end with an
+    operation after which a number beyond the range fits again as a rule.
     """
     spot = spot_of(text, finding)
     if isinstance(spot, str) or finding.element.dtype not in HALVES or not _is_operation(spot):
@@ -82,11 +84,13 @@ def float32_candidates(text: str, finding: Finding, births: Iterable[Site], valu
                 made = _Piece(spot, finding, way, values, nodes).uncast()
                 yield from () if (apart := outside_autocast(text, finding, made)) is None else (apart,)
     known = {text}
-    for cast_back, everything, way in itertools.product((True, False), (False, True), ways):
-        if not cast_back and not way.leaves:
+    depths = range(1 if values is nothing_known else _MOST_ABOVE + 1)
+    for cast_back, above, everything, way in itertools.product((True, False), depths, (False, True), ways):
+        if (not cast_back and not way.leaves) or (above and not everything):
             continue
         with suppress(UnwritableError):
-            made = _Piece(spot, finding, way, values, nodes).candidate(everything=everything, cast_back=cast_back)
+            piece = _Piece(spot, finding, way, values, nodes, above)
+            made = piece.candidate(everything=everything, cast_back=cast_back)
             if made.edited not in known:
                 known.add(made.edited)
                 yield made
@@ -154,13 +158,19 @@ def _around(spot: Spot, node: ast.expr) -> Iterator[ast.expr]:
 
 
 class _Piece:
-    """One way in float32: which of its operands are cast, and where it is cast back."""
+    """One way in float32: which of its operands are cast, and where it is cast back.
 
-    def __init__(self, spot: Spot, finding: Finding, way: _Way, values: Values, births: set[Root]) -> None:
+    ``above``: so many statements back that have made what is read are in float32, too.
+    """
+
+    def __init__(
+        self, spot: Spot, finding: Finding, way: _Way, values: Values, births: set[Root], above: int = 0
+    ) -> None:
         self._spot, self._place, self._reader = spot, spot.place, spot.reader
         self._way = way
         self._values = values
         self._births = births
+        self._above = above
         self._given = {o.expression: o.dtype for o in finding.element.operands if o.expression is not None}
         self._dtype = finding.element.dtype
 
@@ -170,7 +180,7 @@ class _Piece:
         siblings = self._siblings()
         own: list[ast.AST | None] = [*(d.value for d in self._way.definitions), end]
         definitions = (*self._way.definitions, *siblings)
-        made = {d.name for d in definitions}
+        made = {*definitions}
         pieces = {*own, *(d.value for d in siblings)}
         readers = [node for definition in definitions for node in _readers(self._spot, definition)]
         if any(node is not end and pieces.isdisjoint((node, *self._place.above(node))) for node in readers):
@@ -228,7 +238,27 @@ class _Piece:
                 if made is not None and made.value is not None and made not in (*self._way.definitions, *found):
                     found.append(made)
                     waiting.append(made.value)
+        pieces: set[ast.AST] = {self._way.end, *(d.value for d in (*self._way.definitions, *found) if d.value)}
+        for _ in range(self._above):
+            makers = [d for d in self._makers(pieces) if d not in (*self._way.definitions, *found)]
+            if not makers:
+                raise UnwritableError("nothing else of the function has made what it reads")
+            found += makers
+            pieces |= {d.value for d in makers if d.value}
         return found
+
+    def _makers(self, pieces: set[ast.AST]) -> list[Definition]:
+        """What has made the tensors of a half format that some expressions read, and nothing else reads."""
+        names = (name for piece in pieces for name in ast.walk(piece))
+        halves = (name for name in names if isinstance(name, ast.Name) and self._is_half(name))
+        end = self._way.end
+        makers = dict.fromkeys(traceable_definition(self._reader, end, name, products=True) for name in halves)
+        return [
+            made
+            for made in makers
+            if made is not None
+            and all(not pieces.isdisjoint((r, *self._place.above(r))) for r in _readers(self._spot, made))
+        ]
 
     def _is_half(self, node: ast.expr) -> bool | None:
         """Whether an expression is a tensor of a half format; None where that is not known."""
@@ -258,9 +288,9 @@ class _Piece:
                 found += [operand] if self._leaves(operand, set()) else []
         return found
 
-    def _leaves(self, node: ast.expr, made: set[str]) -> list[ast.expr]:
+    def _leaves(self, node: ast.expr, made: set[Definition]) -> list[ast.expr]:
         """What an expression is made of that is of a half format; not the names that are ``made`` on the way."""
-        if isinstance(node, ast.Name) and node.id in made:
+        if isinstance(node, ast.Name) and self._reader.reaching.single_definition(node) in made:
             return []
         if isinstance(node, ast.Attribute) and node.attr in _OF_THE_KIND:
             return []

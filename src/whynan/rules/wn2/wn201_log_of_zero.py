@@ -48,7 +48,7 @@ from whynan.rules.facts import (
     row,
     value,
 )
-from whynan.rules.intents import BELOW_ONE, LOG, LOG1P, LOG_EPSILON, epsilon, guard, reformulation
+from whynan.rules.intents import BELOW_ONE, LOG, LOG1MEXP, LOG1P, LOG_EPSILON, epsilon, guard, reformulation
 from whynan.rules.wording import (
     derivative,
     forward_operand_source,
@@ -214,6 +214,7 @@ RULE = Rule(
             "x / (1 - x)",
             "x / where(x == 1, finfo(x).eps / 2, 1 - x)",
         ),
+        *LOG1MEXP,
         *LOG,
         *LOG1P,
         guard("the smallest normal number instead of 0", "xlogy(y, x)", "xlogy(y, where(x == 0, finfo(x).tiny, x))"),

@@ -14,6 +14,7 @@ from whynan.config import PROOF_SECONDS
 from whynan.ops.table import TORCH
 from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Source
+from whynan.report.wording import count_text
 from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import capsule_finding
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from whynan.run.proof.reruns import Rerunner
     from whynan.run.proof.trials import Progress
     from whynan.traces import Trace
+    from whynan.training.course import Course
     from whynan.verify.in_place.visits import Visits
 
     Keep = Callable[[Site, Visits], None]
@@ -213,7 +215,7 @@ class _Proving:
             lambda: self._omission_fixes(finding, source),
             lambda: self._batch_fixes(finding, source),
             lambda: self._training_fixes(finding),
-            lambda: self._whole_in_float32(finding, source),
+            lambda: self._whole_in_float32(finding),
         )
         for fixes in further:
             if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
@@ -229,7 +231,7 @@ class _Proving:
             # what is said in words is done
             settings = ()
         elif not any(fix.verdict.status == "verified" for fix in made):
-            settings = (*self._in_bfloat16(finding, source, alone=not made), *settings)
+            settings = (*self._in_bfloat16(finding, alone=not made), *settings)
         ranked = sorted((*arguments, *made), key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
         return (*ranked, *settings)
 
@@ -487,51 +489,58 @@ class _Proving:
         texts = {path: file_text(path) for path in dict.fromkeys((*own, *loaded))}
         return {path: text for path, text in texts.items() if text is not None}
 
-    def _whole_in_float32(self, finding: Finding, source: ProgramText) -> tuple[Fix, ...]:
+    def _whole_in_float32(self, finding: Finding) -> tuple[Fix, ...]:
         """The file in float32 that asks for float16, where all of it is finite then."""
         from whynan.fixes.python import in_float32, patch
         from whynan.run.proof.training_fixes import TWICE
-        from whynan.source.positions import file_of_site
+        from whynan.source import sha256_of
 
-        change = None
-        if finding.element.dtype == "float16" and finding.phase != "optimizer" and not self._trials.is_over():
-            change = in_float32(source.path, source.text)
-        if change is None:
+        if finding.element.dtype != "float16" or finding.phase == "optimizer":
             return ()
-        outcome = self._trials.outcome(finding, source, change.edited, makes_up=False)
-        if isinstance(outcome, str) or outcome.rejected is not None or outcome.remains is not None:
-            return ()
-        verdict = tried_verdict(
-            FixVerdict(status="guarded", why=f"{TWICE}; run with it, the program is finite"), outcome
-        )
-        diff = patch(file_of_site(source.path), source.text, change.edited)
-        return (Fix(title=change.title, kind="source", patch=diff, verdict=verdict),)
+        changes = (in_float32(path, text) for path, text in self._user_texts().items())
+        for change in (change for change in changes if change is not None):
+            digest = sha256_of(change.path)
+            if self._trials.is_over() or digest is None or self._hashes.get(change.path, digest) != digest:
+                continue
+            edited = ProgramText(os.path.abspath(change.path), change.before)
+            outcome = self._trials.outcome(finding, edited, change.edited, makes_up=False)
+            if isinstance(outcome, str) or outcome.rejected is not None or outcome.remains is not None:
+                continue
+            self._hashes[change.path] = digest
+            verdict = FixVerdict(status="guarded", why=f"{TWICE}; run with it, the program is finite")
+            diff = patch(change.path, change.before, change.edited)
+            return (Fix(title=change.title, kind="source", patch=diff, verdict=tried_verdict(verdict, outcome)),)
+        return ()
 
-    def _in_bfloat16(self, finding: Finding, source: ProgramText, *, alone: bool) -> tuple[Fix, ...]:
+    def _in_bfloat16(self, finding: Finding, *, alone: bool) -> tuple[Fix, ...]:
         """The other half format, where the program asks for float16: tried, and proved of no number.
 
         Where it cannot be tried it is said if it stands ``alone``.
         """
         from whynan.fixes.python import in_format
 
-        is_half = finding.element.dtype == "float16"
-        edited = in_format(source.text, "bfloat16", "bfloat16") if is_half and not self._trials.is_over() else None
-        if edited is None:
-            return ()
-        trial = self._trials.trial(source, edited)
-        if isinstance(trial, str):
-            if not alone:
-                return ()
-            why = f"not tried: {trial}"
-        else:
+        found: list[Fix] = []
+        for path, text in self._user_texts().items() if finding.element.dtype == "float16" else ():
+            edited = None if self._trials.is_over() else in_format(text, "bfloat16", "bfloat16")
+            if edited is None:
+                continue
+            trial = self._trials.trial(ProgramText(os.path.abspath(path), text), edited)
             ran = trial.report if isinstance(trial, EditedRun) else trial
-            family = self._trials.family_of(finding)
-            outcome = outcome_of(ran, self._report, finding, source.text, edited, family=family)
-            is_behind = outcome.next is not None and outcome.next.element.dtype == "float16"
-            why = _BEHIND if is_behind else outcome.rejected or outcome.remains or _IN_BFLOAT16
-        verdict = FixVerdict(status="unverified", why=why, reason=reason_of(trial) if isinstance(trial, str) else None)
-        title = f"bfloat16, which has the range of float32, wherever {os.path.basename(source.path)} asks for float16"
-        return (Fix(title=title, kind="setting", patch=None, verdict=verdict),)
+            if isinstance(ran, str):
+                why = f"not tried: {ran}"
+            else:
+                family = self._trials.family_of(finding)
+                outcome = outcome_of(ran, self._report, finding, text, edited, family=family)
+                is_behind = outcome.next is not None and outcome.next.element.dtype == "float16"
+                why = _BEHIND if is_behind else outcome.rejected or outcome.remains or _IN_BFLOAT16
+            if why != _IN_BFLOAT16:
+                why = _course_text(self._course(path, text, edited)) or why
+            if alone or not why.startswith("not tried: "):
+                title = f"bfloat16, which has the range of float32, wherever {os.path.basename(path)} asks for float16"
+                reason = reason_of(ran) if isinstance(ran, str) else None
+                verdict = FixVerdict(status="unverified", why=why, reason=reason)
+                found.append(Fix(title=title, kind="setting", patch=None, verdict=verdict))
+        return tuple(found)
 
     def _in_float32(self, finding: Finding, source: ProgramText, *, alone: bool) -> list[Candidate]:
         """The smallest edits that compute in float32 what a half format has no room for, and hold where it failed.
@@ -645,6 +654,15 @@ def _fix_of(proof: RankedCandidate, source: ProgramText) -> Fix:
     files = [(source.path, source.before, made.edited), *source.others]
     diff = "".join(patch(file_of_site(path), before, after) for path, before, after in files)
     return Fix(title=made.title, kind="source", patch=diff, verdict=proof.verdict, further=proof.further)
+
+
+def _course_text(course: Course | str) -> str | None:
+    """What a training from its start is like with another format; None where it was not finite, or came not as far."""
+    if isinstance(course, str) or course.bad is not None or len(course.losses) < course.wanted:
+        return None
+    made = count_text(len(course.losses), "step")
+    ran = f"run with it from its start, the program makes {made} where it failed at step {course.wanted:,}"
+    return f"{ran}: all are finite; each of its numbers has 8 bits in place of 11"
 
 
 def _declined(one: Declined) -> FixVerdict:

@@ -39,20 +39,22 @@ _CLIPPINGS: Final = 2
 def changes_of(
     finding: Finding, texts: Mapping[str, str], course_of: Callable[..., Course | str]
 ) -> Iterator[tuple[TrainingChange, FixVerdict]]:
-    """The changes of how a program trains that may mend an overflow in it, each with its verdict.
+    """The changes of how a program trains that may mend an overflow in it, or what float16 is too narrow for.
+
+    Each has its verdict.
 
     ``texts``: of the user's files that the program has loaded. ``course_of``: the steps of the program, with another
     text of a file if one is given.
     """
-    is_update = finding.phase == "optimizer" and finding.element.dtype == "float16"
+    is_half = finding.element.dtype == "float16"
     is_too_large = finding.birth == "overflow" or finding.rule == "WN701"
-    if not is_update and (not is_too_large or finding.step is None or finding.step < 2):
+    if not is_half and (not is_too_large or finding.step is None or finding.step < 2):
         return
     first = course_of()
     if isinstance(first, str) or not first.losses:
         return
     found = [change for path, text in texts.items() for change in training_changes(path, text)]
-    if is_update:
+    if is_half:
         tried = [change for change in found if change.kind == "float32"]
     elif not _diverges(first):
         return
@@ -131,14 +133,17 @@ def _against(change: TrainingChange, first: Course, course: Course) -> str | Non
         return "with it there are steps whose loss is not known"
     if len(losses) < first.wanted and losses[-1] >= min(losses[:-1], default=-math.inf):
         return "with it the program ends before it comes as far as without it"
-    if change.kind != "float32" and losses[0] != first.losses[0]:
+    near = _SAME if change.kind == "float32" else 0.0
+    if not near and losses[0] != first.losses[0]:
         return "with it the first loss is another one already, before any step is made"
-    if change.kind == "float32" and abs(losses[0] - first.losses[0]) > _SAME * abs(first.losses[0]):
+    if abs(losses[0] - first.losses[0]) > near * abs(first.losses[0]):
         return f"with it the first loss is {losses[0]:.4g}, which was {first.losses[0]:.4g}"
     last, before = _last(losses), [loss for loss in first.losses if math.isfinite(loss)]
     least = min(losses[0], median(before) if before else losses[0])
     if least < last and _rises(losses, least, len(before)):
         return f"with it the loss is {last:.4g} at last, and {least:.4g} was reached before"
+    if max(losses) > _RUNAWAY * max(abs(losses[0]), abs(median(losses))):
+        return f"with it the loss rises to {max(losses):.4g} on its way"
     window = _window(norms)
     if change.kind == "clipping" and 2 * sum(_is_clipped(change, n) for n in norms[-window:]) > window:
         return "with it the gradients stay as large as they may be"

@@ -108,6 +108,8 @@ class ReplayRerunner:
         self._seconds = _SECONDS
         self._stopped: Report | None = None
         """What whynan has ended the run for, which has not come to what the program does behind that."""
+        self.began_bad = False
+        """Whether something was NaN already where it begins, as what the step has left."""
         self._bad_reads: dict[tuple[str, int], int] = {} if fault.read_at is None else {fault.read_at: 1}
         """Where the program has read a bad number, at which read of that line."""
 
@@ -167,6 +169,7 @@ class ReplayRerunner:
         if outcome.judged is None:
             return RunOnce(f"no replay {self._way.where}: {outcome.why}; {RERUN}")
         self._note_reads(outcome)
+        self.began_bad = outcome.began_bad
         why = self._differs(outcome)
         return None if why is None else RunOnce(f"{why}; {RERUN}")
 
@@ -506,11 +509,12 @@ class Replays:
             elif not region.report.findings:
                 why = "nothing bad was born in it"
             else:
-                if (_begins_before(region.report) or outcome.began_bad) and not way.is_whole:
+                began_bad = outcome.began_bad and fault.optimizer is None and fault.raised is None
+                if (_begins_before(region.report) or began_bad) and not way.is_whole:
                     made_before = self._born_before(fault) or self._born_as_loaded(fault, way)
                     way, eager, region = made_before or (way, eager, region)
                 knows = way.is_whole or way.loads_again
-                began = (Note.create("began_bad"),) if outcome.began_bad and not knows else ()
+                began = (Note.create("began_bad"),) if began_bad and not knows else ()
                 said = (*suspected[:1], *began, *(() if way.is_whole else _spoilt(fault)))
                 report = with_surroundings(region.report, region.trace)
                 replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
@@ -670,8 +674,10 @@ class Replays:
         from whynan.training.replay import compiles
 
         why, from_start = RunOnce(f"{NO_WAY}: {RERUN}"), _comes_in(report)
+        is_ahead = from_start or _begins_in_loop(self._marks.at_program)
         behind: ReplayRerunner | None = None
-        marks = self._marks.at_import if from_start else None, self._marks.at_program
+        left: ReplayRerunner | None = None
+        marks = self._marks.at_import if is_ahead else None, self._marks.at_program
         beginning = [start for mark in marks if (start := self._program_start(mark)) is not None]
         kept = _shortest(list(replay_plans(self._marks.kept())))
         loading = [again for way in kept if from_start and (again := way.loading_again(workers=self._ends)) is not None]
@@ -685,18 +691,22 @@ class Replays:
                     why = unfaithful
                 elif not way.has_loaded_the_same():
                     continue
+                elif again.began_bad and not way.is_whole:
+                    # what the step has left would be told of every change
+                    left = left or again
                 elif way.is_whole or not beginning or again.bears(report):
                     return again
                 else:
                     behind = again
-        return behind or NoRerun(why)
+        return behind or left or NoRerun(why)
 
     def prove_whole(self, region: Region, error: BaseException | None, *, stopped: bool) -> None:
         """Prove the fixes of what a region has found in a program that is over, by replays of it, if it was short.
 
         `error`: what the program raised, if that is how it ended. `stopped`: whynan has ended it.
         """
-        prepared = self._program_start(self._marks.at_import) if _comes_in(region.report) else None
+        is_ahead = _comes_in(region.report) or _begins_in_loop(self._marks.at_program)
+        prepared = self._program_start(self._marks.at_import) if is_ahead else None
         beginning = None if self._guard.steps else prepared or self._program_start(self._marks.at_program)
         if beginning is None or not (self._options.prove and (error is None or isinstance(error, Exception))):
             region.prove(NoRerun(RUN_ONCE if self._options.prove else NOT_ASKED))
@@ -793,6 +803,11 @@ class Replays:
                     region.watching.notify(lambda capture: capture.release_outputs(here.seen, here.raised))
                     here.seen = here.raised = None
                 region.end(early=not fault.whole)
+
+
+def _begins_in_loop(start: Mark | None) -> bool:
+    """Whether a program's first operation stands in a loop, whose turns cannot be made again from amid one."""
+    return start is not None and any(standing.tail.loops for standing in start.frames)
 
 
 def _births(report: Report) -> set[tuple[object, ...]]:
