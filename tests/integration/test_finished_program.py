@@ -321,6 +321,72 @@ def test_the_first_step_of_a_new_optimizer_is_led_back_from_the_start(tmp_path: 
     assert done.stdout.split() == ["0", "1", "2"]
 
 
+FOLDS = """\
+import torch
+from torch import nn
+
+
+def standardised(x):
+    return (x - x.mean(0)) / x.std(0)
+
+
+def train(x, y, chosen):
+    net = nn.Linear(3, 1)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.05)
+    for epoch in range(3):
+        features = standardised(x[chosen])
+        loss = nn.functional.mse_loss(net(features).squeeze(-1), y[chosen])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return loss.item()
+
+
+torch.manual_seed(0)
+x, y = torch.randn(30, 3), torch.randn(30)
+x[:, 2] = (torch.arange(30) % 3 == 2).float()
+for fold in range(3):
+    train(x, y, torch.arange(30) % 3 != fold + SHIFT)
+    print("fold", fold)
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("shift", "made"), [(0, 2), (1, 1), (2, 0)])
+def test_the_first_step_of_each_optimizer_of_a_loop_is_replayed_from_where_that_is_made(
+    tmp_path: Path, shift: int, made: int
+) -> None:
+    done, report = run(tmp_path, FOLDS.replace("SHIFT", str(shift)))
+    (finding,) = report["findings"]
+    assert (finding["site"]["line"], finding["rule"], finding["step"]) == (6, "WN111", 1)
+    assert finding["fixes"][0]["verdict"]["status"] == "guarded"
+    assert done.stdout.split("\n")[:-1] == [f"fold {n}" for n in range(made)]
+
+
+TUNED = """\
+import torch
+
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+zero = torch.zeros(3)
+for step in range(6):
+    loss = net(torch.randn(8, 4)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    if step == 2:
+        optimizer.param_groups[0]["lr"] = (zero.sum() / zero.abs().sum()).item()
+    optimizer.step()
+    print(step, net.weight.sum().item())
+"""
+
+
+def test_weights_that_a_step_has_made_nan_are_no_other_finding_where_they_are_printed(tmp_path: Path) -> None:
+    _, report = run(tmp_path, TUNED)
+    (finding,) = report["findings"]
+    assert (finding["site"]["line"], finding["rule"], finding["step"]) == (12, "WN101", 3)
+
+
 PREPARED = """\
 import torch
 from torch import nn

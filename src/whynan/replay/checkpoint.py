@@ -225,6 +225,8 @@ class Marks(threading.local):
     def __init__(self, *, keeps_batches: bool = False) -> None:
         self._keeps_batches = keeps_batches
         self.after_step: Mark | None = None
+        self.at_optimizer: Mark | None = None
+        """Where the first optimizer since that has been made: what is run again from before that makes another."""
         self.at_model: Mark | None = None
         self.at_program: Mark | None = None
         """At the program's first operation, for as long as it may be replayed from there."""
@@ -233,11 +235,12 @@ class Marks(threading.local):
         self._given: list[Tensor] = []
         self._before: list[Tensor] = []
         self._scaler: Any = None
+        self._has_stepped = False
         self._moving = CarriedState()
 
     def clear(self) -> None:
         """Keep none."""
-        self.after_step = self.at_model = self._scaler = None
+        self.after_step = self.at_optimizer = self.at_model = self._scaler = None
         self._given, self._before = [], []
 
     def begin(self) -> None:
@@ -248,11 +251,14 @@ class Marks(threading.local):
         """An optimizer has been made: what follows leads to its first step."""
         if self.after_step is None:
             self.after_step = self._mark("step")
+        elif self.at_optimizer is None and self.after_step.kind == "step" and self._has_stepped:
+            self.at_optimizer = self._mark("step")
 
     def record_step(self, scaler: Any) -> None:
         """A step has been made, perhaps by a loss scaler: what came before it is done."""
         self._scaler = scaler
-        self.at_model = None
+        self._has_stepped = True
+        self.at_model = self.at_optimizer = None
         if self._given:
             self._before, self._given = self._given, []
         self.after_step = self._mark("step")
@@ -303,7 +309,7 @@ class Marks(threading.local):
 
     def kept(self) -> list[Mark]:
         """The marks that there are, what runs the most first."""
-        return [m for m in (self.after_step, self.at_model) if m is not None]
+        return [m for m in (self.after_step, self.at_optimizer, self.at_model) if m is not None]
 
     def _mark(self, kind: Kind) -> Mark:
         made = mark(kind)

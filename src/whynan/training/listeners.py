@@ -157,5 +157,7 @@ class History:
             self._told(self._untold.popleft())
 
     def steps_of(self, optimizer: Any) -> tuple[Entry, ...]:
-        """The steps of one optimizer."""
-        return tuple(e for e in self._entries if e.optimizer == id(optimizer))
+        """The steps of one optimizer, and of none before it that was at the same address."""
+        own = [e for e in self._entries if e.optimizer == id(optimizer)]
+        began = max((n for n in range(1, len(own)) if own[n].step <= own[n - 1].step), default=0)
+        return tuple(own[began:])

@@ -30,3 +30,10 @@ def test_where_nobody_is_told_nothing_waits_to_be() -> None:
     history.publish()
     assert len(history.steps_of(OPTIMIZER)) == KEPT
     assert len(history._untold) == 0
+
+
+def test_an_optimizer_at_the_address_of_another_has_no_steps_of_that() -> None:
+    history = History()
+    for step in (1, 2, 3, 1, 2):
+        history.note(OPTIMIZER, step, None, float(step), None)
+    assert [entry.step for entry in history.steps_of(OPTIMIZER)] == [1, 2]

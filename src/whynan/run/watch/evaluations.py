@@ -37,6 +37,8 @@ class Parent(Protocol):
     guard: Guard
     replays: Replays
     options: Options
+    report: Report | None
+    """Of the first bad step."""
 
     def set_aside(self) -> None:
         """End whatever looks at the program, for something else is about to."""
@@ -104,6 +106,9 @@ class EvaluationWatch:
         if self._last is None:
             return self._found
         report, steps, leaves = self._last
+        told = self._training.report
+        if told is not None and _made_before(report, told, steps):
+            return self._found
         if steps == self._training.guard.steps:
             # no step has followed: that is where it ended
             return [*self._found, report]
@@ -278,6 +283,12 @@ class EvaluationWatch:
                 self._training.guard.steps,
                 leaves,
             )
+
+
+def _made_before(read: Report, told: Report, steps: int) -> bool:
+    """Whether what was read after some steps came in as nothing but what one of these has made, which is told."""
+    made = any(f.severity == "error" and f.step is not None and f.step <= steps for f in told.findings)
+    return made and all(f.birth == "entered" for f in read.findings)
 
 
 def _untold(_: Report) -> None:
