@@ -637,6 +637,27 @@ def test_two_bugs_are_mended_by_one_fix_after_which_the_run_is_finite(loaded: Ca
     assert all(bool(g.isfinite().all()) for g in (x.grad, y.grad) if g is not None)
 
 
+ODDS = """import torch
+
+
+def target(v):
+    return torch.log((1 + v) / (1 - v)) / 2
+"""
+
+
+@pytest.mark.proof
+def test_two_edits_of_one_formula_give_no_number_of_the_other_sign(loaded: Callable[[str], ModuleType]) -> None:
+    """The guard of the logarithm would take the 0 that another one gives for the quotient, where that is infinite."""
+    v = torch.tensor([0.3, 1.0, -0.5, -1.0, 0.9])
+    finding = whynan.explain(loaded(ODDS).target, v, rerun=True).findings[0]
+    held = [fix for fix in finding.fixes if fix.verdict.status in APPLICABLE]
+    assert held
+    for fix in held:
+        given = loaded(apply_diff(read_diff(fix.patch or ""), ODDS)).target(v)
+        assert given[1] > 0 > given[3]
+
+
+
 @pytest.mark.proof
 def test_a_fix_beside_which_a_bug_stays_that_none_mends_is_not_verified(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(TWO.replace("torch.sqrt((y * y).sum())", "(y * float('inf')).sum()"))

@@ -314,16 +314,22 @@ class Trials:
                 # what came there was bad before the first edit, or came there in no step
                 there = replace(source, text=first.edited, loaded=source.before)
                 apart = self.judged(left, there, there.holds(second)).verdict
+            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
+            together = None
+            if not isinstance(pair, Declined):
+                whole = replace(second, title=title, kind=kind, path=source.path, original=pair[0], repaired=pair[1])
+                together = self.judged(finding, source, whole)
             if apart is not None and apart.status in APPLICABLE:
+                if together is not None and together.verdict.status == "rejected":
+                    # the second may take what the first has given for what it mends
+                    continue
                 whole = replace(first, title=title, kind=kind, edited=second.edited)
                 worst = max((one.verdict, apart), key=lambda verdict: RankedCandidate(whole, verdict).rank)
                 given = (*one.verdict.stand_ins, *apart.stand_ins) if worst.status == "guarded" else ()
                 found.append(RankedCandidate(whole, worst.model_copy(update={"stand_ins": given})))
                 continue
-            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
-            if not isinstance(pair, Declined):
-                whole = replace(second, title=title, kind=kind, path=source.path, original=pair[0], repaired=pair[1])
-                found.append(self.judged(finding, source, whole))
+            if together is not None:
+                found.append(together)
         kept = [j for j in found if j.verdict.status in (*APPLICABLE, "distorting")]
         return [replace(j, further=(*one.further, further)) for j in sorted(kept, key=lambda j: j.rank)[:1]]
 
