@@ -57,10 +57,16 @@ def cause_groups(findings: Sequence[Finding], read: Read) -> list[list[Finding]]
     order = {id(finding): number for number, finding in enumerate(findings)}
 
     def place(finding: Finding, group: list[Finding]) -> tuple[bool, bool, int]:
-        is_effect = any(_has_spoilt(other, finding) or _is_made_of_literal(other, finding) for other in group)
+        is_effect = any(_leads_to(other, finding) for other in group)
         return not _has_derivative(finding, group), is_effect, order[id(finding)]
 
     return [sorted(group, key=lambda finding, group=group: place(finding, group)) for group in groups]
+
+
+def _leads_to(one: Finding, other: Finding) -> bool:
+    """Whether another birth is told after one, as what it has made."""
+    made = one.fate == other.fate and _is_made_of_infinity(one, other)
+    return made or _has_spoilt(one, other) or _is_made_of_literal(one, other)
 
 
 class _Causes:
@@ -475,8 +481,10 @@ def _merged(group: list[Finding]) -> Finding:
         if known.bad < reach.bad:
             reached[reach.kind, reach.name] = reach
     way = (link for link in first.chain if link.role != "sink" or link.site is not None)
+    worst = "error" if any(f.severity == "error" and f.fate == first.fate for f in group) else first.severity
     return first.model_copy(
         update={
+            "severity": worst,
             "also": tuple(also),
             "chain": (*way, *sink_links(reached.values())),
             "reaches": tuple(reached.values()),

@@ -406,6 +406,26 @@ def test_a_chain_tells_what_each_event_did(work: Any, arguments: tuple[Any, ...]
     assert [link.summary for link in finding.chain if link.role == "cause"] == said
 
 
+def test_an_infinity_is_told_through_the_zeros_that_it_has_made() -> None:
+    """No difference of zeros cancels anything: the first of them leads back to the logarithm, the one finding."""
+
+    def target(distances: Tensor) -> Tensor:
+        spread = torch.exp(torch.log(distances))
+        covariance = torch.stack([spread * 0.7, spread * 0.2]).T
+        determinant = covariance[:, 0] * covariance[:, 0] - covariance[:, 1] * covariance[:, 1]
+        return 1 / determinant
+
+    (finding,) = whynan.explain(target, torch.tensor([1.0, 0.0])).findings
+    assert finding.rule == "WN102"
+    assert "log of 0 is -Inf" in [link.summary for link in finding.chain if link.role == "cause"]
+
+
+def test_what_cancels_is_explained_by_that() -> None:
+    """The twin: two numbers that are no zeros."""
+    (finding,) = whynan.explain(lambda x: 1 / (x * 3 - x * 3), torch.tensor([1.0, 2.0])).findings
+    assert [link.summary for link in finding.chain if link.role == "cause"] == ["3 minus 3 is 0"]
+
+
 def test_a_finite_number_that_an_infinity_has_made_is_told_to_its_beginning() -> None:
     def target(x: Tensor) -> Tensor:
         far = x.log() + 1.0

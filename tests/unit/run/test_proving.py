@@ -657,7 +657,6 @@ def test_two_edits_of_one_formula_give_no_number_of_the_other_sign(loaded: Calla
         assert given[1] > 0 > given[3]
 
 
-
 @pytest.mark.proof
 def test_a_fix_beside_which_a_bug_stays_that_none_mends_is_not_verified(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(TWO.replace("torch.sqrt((y * y).sum())", "(y * float('inf')).sum()"))

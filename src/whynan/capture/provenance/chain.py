@@ -113,7 +113,8 @@ def _followed(dialect: Dialect, op: str, value: Any, parts: list[Part]) -> Part 
     if plain in ("sub", "rsub"):
         # two sides of like size cancel, which explains the value
         known = [(p, n) for p, n in known if abs(float(n)) * NEGLIGIBLE > abs(value)] or known
-        return known[0][0] if len(known) == 1 else None
+        nothing_cancels = all(n == 0 for _, n in known)
+        return known[0][0] if len(known) == 1 or (known and nothing_cancels) else None
     if op in dialect.scales:
         # the zero of what is quantised may be any number
         return known[0][0] if known else None

@@ -186,10 +186,10 @@ class ReplayRerunner:
         return RunOnce(f"no faithful replay {self._way.where}: other births than in the run itself; {RERUN}")
 
     def bears(self, first: Report) -> bool:
-        """Whether the way leads over the birth of a report's first finding."""
+        """Whether the way leads over the births of a report's findings."""
         region = self._region()
         self._replay(self._way, lambda: self._looked(region, self._fault, self._way))
-        return {birth_of(finding) for finding in first.findings[:1]} <= _births(region.report)
+        return {birth_of(finding) for finding in first.findings} <= _births(region.report)
 
     def _left(self, why: str) -> str:
         return RunOnce(f"{why}; {RERUN}") if self._advised else why
@@ -243,7 +243,7 @@ class ReplayRerunner:
         self._seconds = max(0.0, self._seconds - onward.used) if onward is not None else self._seconds
         report = with_surroundings(region.report, region.trace)
         if outcome.judged.is_good and not report.findings and not self._reads_again(outcome, path, before, after):
-            return f"replayed {way.where}, it does not come to where it read the bad number"
+            return f"replayed {way.where}, {outcome.why or 'it does not come to where it read the bad number'}"
         if not outcome.judged.is_good and not report.findings:
             # something bad is in the step all the same
             report = report.model_copy(update={"verdict": "inconclusive"})

@@ -39,7 +39,7 @@ class Factor(NamedTuple):
     row: Tensor
 
 
-HOPS = 6
+HOPS = 16
 EARLIER: Final = 4096
 """So many writes to one tensor are followed back for an element."""
 _DIALECT: Final = Dialect(TORCH.having("transparent"), TORCH.having("clips"))
