@@ -24,6 +24,7 @@ pytestmark = [pytest.mark.process, pytest.mark.skipif(not dist.is_gloo_available
 
 PROGRAMS = Path(__file__).parents[1] / "programs" / "ranks"
 PROGRAM, ENDS, PROOFS = PROGRAMS / "kinds.py", PROGRAMS / "ends.py", PROGRAMS / "proofs.py"
+EARLIER = PROGRAMS / "earlier.py"
 LINES = PROGRAM.read_text().splitlines()
 SECONDS = 60
 """From the bad step to the end of the last process."""
@@ -31,16 +32,17 @@ START = 60
 """For what comes before it, on a busy machine."""
 ELSEWHERE = {
     line[4:-3]: program
-    for program in (ENDS, PROOFS)
+    for program in (ENDS, PROOFS, EARLIER)
     for line in program.read_text().splitlines()
     if line.startswith("def ") and line.endswith("():")
 }
 """The kinds of the other programs."""
 
 
-def marked(comment: str) -> int | None:
+def marked(comment: str, program: Path = PROGRAM) -> int | None:
     """The line that ends with a comment; None where none does."""
-    return next((number for number, line in enumerate(LINES, 1) if line.endswith(f"# {comment}")), None)
+    lines = LINES if program is PROGRAM else program.read_text().splitlines()
+    return next((number for number, line in enumerate(lines, 1) if line.endswith(f"# {comment}")), None)
 
 
 @dataclass(frozen=True)
@@ -278,6 +280,28 @@ def test_a_step_whose_collectives_were_not_kept_is_replayed_by_all_ranks(tmp_pat
     (found,) = done.report["findings"]
     assert (found["rank"], found["rule"], found["step"]) == (1, "WN301", 4)
     assert done.report["run"]["replay"]["faithful"] is True
+
+
+def test_what_an_update_has_made_is_led_back_by_all_ranks_from_the_program_s_start(tmp_path: Path) -> None:
+    done = ran(tmp_path / "moved", "moved")
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    assert (found["rule"], found["phase"], found["step"], found["ranks"]) == ("WN801", "optimizer", 4, [0, 1])
+    assert found["site"]["line"] == marked("born moved", EARLIER)
+    assert "NaN in the parameters at step 5, born in step 4 on ranks 0 and 1" in done.stderr
+    assert done.report["run"]["replay"]["faithful"] is True
+
+
+@pytest.mark.proof
+def test_a_buffer_that_came_to_the_others_is_led_back_to_the_rank_that_spoilt_it(tmp_path: Path) -> None:
+    done = ran(tmp_path / "level", "level")
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    assert (found["rule"], found["phase"], found["step"], found["ranks"]) == ("WN201", "forward", 4, [0])
+    assert found["site"]["line"] == marked("born level", EARLIER)
+    (transfer,) = found["transfers"]
+    assert (transfer["operation"], transfer["sender"], transfer["receivers"]) == ("broadcast", 0, [1])
+    assert found["fixes"][0]["verdict"]["status"] == "distorting", found["fixes"][0]["verdict"]["why"]
 
 
 HEALTHY = [

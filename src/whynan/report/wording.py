@@ -152,10 +152,10 @@ def headline(finding: Finding, *, raised: bool, bad_at: int | None = None) -> st
     else:
         what = f"{_reached_word(finding, word)} in {_first_place(finding, raised=raised)}"
     step = "" if finding.step is None else f" at step {finding.step}"
-    if bad_at is not None:
-        return f"{what} at step {bad_at}, born in step {finding.step}"
-    micro = f", backward {finding.micro}" if step and finding.micro is not None and finding.micro > 1 else ""
     rank = "" if finding.rank is None else f" on {ranks_text(finding.ranks or (finding.rank,))}"
+    if bad_at is not None:
+        return f"{what} at step {bad_at}, born in step {finding.step}{rank}"
+    micro = f", backward {finding.micro}" if step and finding.micro is not None and finding.micro > 1 else ""
     warning = "warning: " if finding.severity == "warning" else ""
     return f"{warning}{what}{step}{micro}{rank}"
 

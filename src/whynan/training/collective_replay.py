@@ -309,8 +309,10 @@ def gloo_group(store: Any, rank: int, size: int, seconds: float) -> Any:
 
 
 @contextmanager
-def replayed_collectives(began: float, keep: Callable[[Tensor], None]) -> Generator[CallLog | None]:
-    """For as long as a replay runs that begins at a moment: collectives give what they gave since then."""
+def replayed_collectives(
+    began: float, keep: Callable[[Tensor], None], *, whole: bool = False
+) -> Generator[CallLog | None]:
+    """For as long as a replay runs that begins at a moment, or with the program: collectives give what they gave."""
     log = active_log()
     if log is None:
         yield None
@@ -318,13 +320,14 @@ def replayed_collectives(began: float, keep: Callable[[Tensor], None]) -> Genera
     together, outer = _together, log.here.current
     log.here.replayed = log.calls_since(began)
     log.here.is_together, log.here.current, log.shared = together is not None, None, False
+    log.here.counts = {} if whole else None
     answers = ReplayedCollectives(log, keep) if together is None else _JoinedCollectives(together, keep)
     try:
         with answers:
             yield log
     finally:
         log.uncalled = len(log.here.replayed) if together is None else 0
-        log.here.replayed, log.here.is_together, log.here.current = None, False, outer
+        log.here.replayed, log.here.is_together, log.here.current, log.here.counts = None, False, outer, None
         answers.close()
 
 

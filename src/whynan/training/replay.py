@@ -302,7 +302,7 @@ def replay(
             if is_one_of_several():
                 from whynan.training.collective_replay import replayed_collectives
 
-                exchanged = entered.enter_context(replayed_collectives(way.began, undo.keep))
+                exchanged = entered.enter_context(replayed_collectives(way.began, undo.keep, whole=way.is_whole))
             if eager:
                 entered.enter_context(torch.jit.optimized_execution(False))
                 if _runs_dynamo():

@@ -35,6 +35,11 @@ _OVER = "the ranks replay it together no longer: the time for that is over, or o
 class Way(Rerunner, Protocol):
     """The way on which one rank comes to its bad step again; see ``whynan.run.watch.replays:ReplayRerunner``."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the program, which exchanges what nobody has kept."""
+        ...
+
     def unheard(self) -> AbstractContextManager[object]:
         """What is differentiated in here is none of the program's losses."""
         ...
@@ -48,11 +53,23 @@ class Way(Rerunner, Protocol):
         ...
 
 
-class Step(NamedTuple):
-    """A bad step: its number, and where what leads to it begins; both are the same on all ranks that replay it."""
+class Attempt(NamedTuple):
+    """One way to a bad step: its number, and where the way begins; both are the same on all ranks that replay it.
+
+    `explain`: what looks at the replay for a rank that could make none by itself, or none from there; whether that was
+    faithful. `wanted`: it is made if one rank wants it, and all can.
+    """
 
     number: int
     where: str
+    way: Way
+    explain: Callable[[], tuple[bool, Report | None]] | None = None
+    wanted: bool = True
+
+    @property
+    def name(self) -> list[Any]:
+        """What tells it from others, on all ranks."""
+        return [self.number, self.where]
 
 
 class Lockstep(Protocol):
@@ -96,7 +113,14 @@ class JointRerunner:
         """The visits of this rank: what it read is not another's."""
         if edited is not None and not self._alone:
             return TOGETHER
-        return self._way.visits(path, text, line, edited)
+        ranks = self._ranks if self._way.is_whole else None
+        if ranks is None:
+            return self._way.visits(path, text, line, edited)
+        if not ranks.exchange({"path": path, "patch": None}):
+            return _OVER
+        with ranks.together():
+            found = self._way.visits(path, text, line)
+        return found if ranks.exchange(value=True) else _OVER
 
     def hear(self, objects: Heard) -> Heard | str:
         """What hears of the objects of this rank."""
@@ -135,27 +159,20 @@ class JointRerunner:
 
 
 class JointProof:
-    """The proof of one rank's fixes by the way on which it comes to its bad step; `ranks`: None where it is alone.
+    """The proof of one rank's fixes by a way on which it comes to its bad step; `ranks`: None where it is alone.
 
-    `explain`: what looks at a replay for a rank that could make none by itself; whether that was faithful. `alone`: as
-    of ``JointRerunner``.
+    `attempts`: the ways that ranks may go together, the best first; without them, it is the last one. `alone`: as of
+    ``JointRerunner``.
     """
 
-    def __init__(
-        self,
-        way: Way,
-        ranks: Lockstep | None,
-        explain: Callable[[], tuple[bool, Report | None]] | None = None,
-        *,
-        alone: bool = False,
-    ) -> None:
+    def __init__(self, attempts: list[Attempt], ranks: Lockstep | None, *, alone: bool = False) -> None:
         self._alone = alone
-        self._way = way
+        self._attempts = attempts
+        self._way = attempts[-1].way
         self._ranks = ranks
-        self._explain = explain
         self._report: Report | None = None
 
-    def prove(self, report: Report | None, step: Step, options: ProofOptions) -> Report | None:
+    def prove(self, report: Report | None, options: ProofOptions) -> Report | None:
         """A report with its fixes, tried on all ranks if all of them can replay the step together.
 
         Without a report this rank makes the replays by which others prove theirs.
@@ -163,7 +180,7 @@ class JointProof:
         self._report = report
         with self._way.unheard():
             try:
-                said = self._gathered(step)
+                said = self._gathered()
                 report = self._report
                 known: set[object] = set()
                 proved: Report | None = None
@@ -187,28 +204,44 @@ class JointProof:
                 return proved
             return prove_fixes(report, JointRerunner(self._way, None, alone=self._alone), options)
 
-    def _gathered(self, step: Step) -> list[Any]:
+    def _gathered(self) -> list[Any]:
         """The report of each rank, if all of them come to the same step again, together and without an edit."""
         from whynan.capture.torch.interposition.collective_calls import active_log
 
         ranks, log = self._ranks, active_log()
         if ranks is None or log is None:
             return []
-        own = [step.number, step.where]
-        said = ranks.exchange({"step": own, "calls": log.counts()}) if ranks.gather() else []
-        faithful: list[Any] = []
-        if said and all(one["step"] == own for one in said) and is_quiet([one["calls"] for one in said]):
-            with ranks.together():
-                if self._explain is None:
-                    is_faithful = self._way.unfaithful() is None
-                else:
-                    is_faithful, self._report = self._explain()
-            faithful = ranks.exchange(is_faithful)
-        if not faithful or not all(faithful):
-            ranks.leave()
-            self._report = None if self._explain is not None else self._report
-            return []
-        return ranks.exchange(None if self._report is None else self._report.to_json(indent=None))
+        own = {"ways": [[*one.name, one.wanted] for one in self._attempts], "calls": log.counts()}
+        said = ranks.exchange(own) if ranks.gather() else []
+        if said and is_quiet([one["calls"] for one in said]):
+            for attempt in _common(self._attempts, [one["ways"] for one in said]):
+                before = self._report
+                # what is looked at once more is known from that
+                crossings = None if attempt.explain is None else log.crossings()
+                with ranks.together():
+                    if attempt.explain is None:
+                        is_faithful = attempt.way.unfaithful() is None
+                    else:
+                        is_faithful, self._report = attempt.explain()
+                faithful = ranks.exchange(is_faithful)
+                if faithful and all(faithful):
+                    self._way = attempt.way
+                    self._report = self._report or before
+                    return ranks.exchange(None if self._report is None else self._report.to_json(indent=None))
+                self._report = before
+                if crossings is not None:
+                    log.set_crossings(crossings)
+        ranks.leave()
+        return []
+
+
+def _common(attempts: list[Attempt], said: list[list[list[Any]]]) -> list[Attempt]:
+    """Those that all ranks can make and one of them wants, in the order of the first rank."""
+    names = [[way[:-1] for way in one] for one in said]
+    wanted = [way[:-1] for one in said for way in one if way[-1]]
+    common = [name for name in names[0] if name in wanted and all(name in one for one in names)]
+    own = {tuple(one.name): one for one in attempts}
+    return [own[tuple(name)] for name in common]
 
 
 def is_quiet(counts: list[dict[str, int]]) -> bool:
@@ -234,6 +267,12 @@ def _follow(ranks: Lockstep, leader: int, led: list[Finding], way: Way) -> None:
     while said := ranks.exchange(None):
         if said[leader] is None:
             return
+        if said[leader]["patch"] is None:
+            # it looks at what its own code reads
+            with ranks.together():
+                way.unfaithful()
+            ranks.exchange(value=True)
+            continue
         edit = edit_of(said[leader], led)
         able = ranks.exchange(edit is not None)
         if able and all(able) and edit is not None:

@@ -25,7 +25,7 @@ from whynan.run.proof.outcomes import birth_of
 from whynan.run.proof.proving import ProofOptions, prove_fixes, with_surroundings
 from whynan.run.proof.reruns import INTERRUPTED, RERUN, RUN_ONCE, EditedRun, NoRerun, RunOnce
 from whynan.run.region import Region, refuses_another
-from whynan.run.watch.joint_proof import JointProof, Step
+from whynan.run.watch.joint_proof import Attempt, JointProof
 from whynan.verify.in_place.edited_tail import edit_tail, lines_after
 from whynan.verify.in_place.swap import edits_of, is_same_file, swap_code
 from whynan.verify.in_place.visits import record_visits
@@ -112,6 +112,11 @@ class ReplayRerunner:
         """Whether something was NaN already where it begins, as what the step has left."""
         self._bad_reads: dict[tuple[str, int], int] = {} if fault.read_at is None else {fault.read_at: 1}
         """Where the program has read a bad number, at which read of that line."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the program."""
+        return self._way.is_whole
 
     def prove_report(self, report: Report, options: ProofOptions) -> Report:
         """A report with the fixes of its findings."""
@@ -414,6 +419,8 @@ class Replays:
         """The first way on which it has not."""
         self._is_alone = False
         """Whether nothing was exchanged on the first of them."""
+        self._begins_before = False
+        """Whether something was bad there before it."""
         self._options = options
         self._ends = options.on_nonfinite not in ("continue", "skip")
         """Whether the program ends with its first bad step: what runs here that ran in a worker has no effect then."""
@@ -444,17 +451,31 @@ class Replays:
             if ranks is not None:
                 ranks.leave()
             return found
-        way, eager = joint
-        again = self._make_rerunner(way, fault, eager=eager)
-        explain = (
-            None if self._joint is not None else functools.partial(self._explained_together, fault, way, eager=eager)
-        )
         report = None if isinstance(found, tuple) else found
         alone = self._joint is not None and self._is_alone
-        proof = JointProof(again, None if self._options.redact else ranks, explain, alone=alone)
-        step = Step(fault.step, way.where)
-        proved = proof.prove(report, step, self.proof_options())
+        proof = JointProof(self._attempts(fault, *joint), None if self._options.redact else ranks, alone=alone)
+        proved = proof.prove(report, self.proof_options())
         return found if proved is None else proved
+
+    def _attempts(self, fault: Fault, way: ReplayPlan, eager: bool) -> list[Attempt]:
+        """The ways to a bad step that all ranks may go: from the program's start, and that of this rank."""
+        from whynan.replay.plan import replay_plans
+        from whynan.training.replay import compiles
+
+        spoilt = bool(fault.judged.spoilt)
+        marks = [(self._marks.at_program, spoilt), (self._marks.at_import, self._begins_before and not spoilt)]
+        tried: list[tuple[ReplayPlan, bool, bool]] = []
+        for mark, wanted in [] if self.ranks is None else marks:
+            start = self._program_start(mark)
+            plan = None if start is None else next(replay_plans([start]), None)
+            tried += [] if plan is None else [(plan, compiles(), wanted)]
+        attempts: list[Attempt] = []
+        for one, eagerly, wanted in [*tried, (way, eager, True)]:
+            explains = one.is_whole or self._joint is None
+            explain = functools.partial(self._explained_together, fault, one, eager=eagerly) if explains else None
+            again = self._make_rerunner(one, fault, eager=eagerly)
+            attempts.append(Attempt(fault.step, one.where, again, explain, wanted))
+        return attempts
 
     def _explained_together(self, fault: Fault, way: ReplayPlan, *, eager: bool) -> tuple[bool, Report | None]:
         """Whether a replay that all ranks make is faithful, and the report of it, where something was born in it."""
@@ -467,12 +488,13 @@ class Replays:
         if not region.report.findings:
             return True, None
         replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
-        return True, _replayed(with_surroundings(region.report, region.trace), replay_, _spoilt(fault))
+        said = () if way.is_whole else _spoilt(fault)
+        return True, _replayed(with_surroundings(region.report, region.trace), replay_, said)
 
     def _explained(self, fault: Fault, explained: Callable[[Report], None]) -> Report | tuple[Note, ...] | None:
         from whynan.replay.plan import replay_plans
 
-        self._joint, self._refused = None, None
+        self._joint, self._refused, self._begins_before = None, None, False
         self._starts = self._ways_from_start()
         refused = [Note.create("gone_on")] if fault.lag else []
         if refuses_another():
@@ -510,7 +532,8 @@ class Replays:
                 why = "nothing bad was born in it"
             else:
                 began_bad = outcome.began_bad and fault.optimizer is None and fault.raised is None
-                if (_begins_before(region.report) or began_bad) and not way.is_whole:
+                self._begins_before = _begins_before(region.report) or began_bad
+                if self._begins_before and not way.is_whole:
                     made_before = self._born_before(fault) or self._born_as_loaded(fault, way)
                     way, eager, region = made_before or (way, eager, region)
                 knows = way.is_whole or way.loads_again

@@ -43,6 +43,12 @@ _FIRST: Final = (
 _WRITES: Final = {**dict.fromkeys(_FIRST, 0), "gather": 1, "send": None, "isend": None, "barrier": None}
 _BY_RANK: Final = ("gather", "all_gather", "all_to_all")
 _POINT_TO_POINT: Final = ("send", "isend", "recv", "irecv")
+_GROUPS: Final = {
+    "new_group": "it makes a process group",
+    "init_process_group": "it joins the ranks",
+    "destroy_process_group": "it ends a process group",
+}
+"""What makes groups and ends them, which a replay does not."""
 _KEPT_CALLS: Final = 1 << 16
 _TOLD: Final = 64
 _DEVICE_SHARE: Final = 16
@@ -95,6 +101,8 @@ class CollectiveCalls(threading.local):
         self.replayed: deque[Call] | None = None
         self.is_together = False
         """Whether all ranks make this replay, so that each call is made and none is answered."""
+        self.counts: dict[tuple[str, str], int] | None = None
+        """The numbers of the calls in a replay that begins with the program; None in any other."""
 
 
 class CallLog:
@@ -129,9 +137,10 @@ class CallLog:
                 door = getattr(distributed_c10d, name)
                 self._undo.append(install_door(distributed, name, functools.partial(_same, door)))
         self._undo.append(install_door(distributed.Work, "wait", self._waiting))
-        self._undo.append(install_door(distributed_c10d, "new_group", self._grouping))
-        door = distributed_c10d.new_group
-        self._undo.append(install_door(distributed, "new_group", functools.partial(_same, door)))
+        for name in _GROUPS:
+            self._undo.append(install_door(distributed_c10d, name, functools.partial(self._grouping, name)))
+            door = getattr(distributed_c10d, name)
+            self._undo.append(install_door(distributed, name, functools.partial(_same, door)))
 
     def remove(self) -> None:
         """Leave them."""
@@ -184,6 +193,16 @@ class CallLog:
             sender = call.members[place]
         _add(self.received, ("", 0, operation) if call is None else call.key, site, sender)
 
+    def crossings(self) -> tuple[list[BadCall], list[BadCall]]:
+        """What is known of the bad numbers that were sent, and received; a replay from another place begins anew."""
+        known = self.sent, self.received
+        self.sent, self.received = [], []
+        return known
+
+    def set_crossings(self, known: tuple[list[BadCall], list[BadCall]]) -> None:
+        """Know that again, where nothing comes of the replay."""
+        self.sent, self.received = known
+
     def given(self) -> list[BadCall]:
         """The calls of the last steps that this rank alone has put something in."""
         with self._lock:
@@ -227,23 +246,27 @@ class CallLog:
 
         return wait
 
-    def _grouping(self, original: Any) -> Any:
+    def _grouping(self, name: str, original: Any) -> Any:
         @functools.wraps(original)
-        def new_group(*args: Any, **kwargs: Any) -> Any:
+        def door(*args: Any, **kwargs: Any) -> Any:
+            if name == "init_process_group" and self.here.counts is not None and distributed.is_initialized():
+                # the group is there
+                return None
             if self.here.replayed is not None:
-                raise CollectiveRefused("it makes a process group")
+                raise CollectiveRefused(_GROUPS[name])
             try:
                 return original(*args, **kwargs)
             except BaseException as error:
                 strip_own_frames(error)
                 raise
 
-        return new_group
+        return door
 
     def _begin(self, name: str, args: Any, kwargs: Any) -> Call | None:
-        if self.here.is_together:
+        counts = self.here.counts
+        if self.here.is_together and counts is None:
             return self._known(name)
-        if self.here.replayed is not None:
+        if self.here.replayed is not None and counts is None:
             return self._next(name)
         if not distributed.is_initialized():
             return None
@@ -256,15 +279,17 @@ class CallLog:
         else:
             counted = ""
         with self._lock:
-            number = self._counts[group, counted] = self._counts.get((group, counted), 0) + 1
+            numbers = self._counts if counts is None else counts
+            number = numbers[group, counted] = numbers.get((group, counted), 0) + 1
             call = Call(name, group, number, time.monotonic(), sender=_sender(name, args, kwargs))
             if call.sender == distributed.get_rank() or name in ("send", "isend"):
                 call.site = self._sites.current_site(2)
             if name in _BY_RANK:
                 call.members = distributed.get_process_group_ranks(_group_given(args, kwargs))
-            if len(self._calls) == self._calls.maxlen:
-                self._forget(self._calls[0])
-            self._calls.append(call)
+            if counts is None:
+                if len(self._calls) == self._calls.maxlen:
+                    self._forget(self._calls[0])
+                self._calls.append(call)
         return call
 
     def _known(self, name: str) -> Call | None:
