@@ -14,7 +14,7 @@ from tests.integration.test_first_rank import PROGRAM, START, Ended, ended, mark
 
 pytestmark = [pytest.mark.process, pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")]
 
-SPAWNED = PROGRAM.with_name("spawned.py")
+SPAWNED, ACCUMULATED = PROGRAM.with_name("spawned.py"), PROGRAM.with_name("accumulated.py")
 BORN = next(n for n, line in enumerate(SPAWNED.read_text().splitlines(), 1) if line.endswith("# born"))
 WHYNAN = ("-m", "whynan", "run", "--json", "report.json")
 
@@ -102,3 +102,18 @@ def test_those_of_accelerate_stop_together(tmp_path: Path) -> None:
     (found,) = done.report["findings"]
     assert (done.status, found["site"]["line"], found["rank"]) == (1, marked("born replicas"), 1)
     assert {rank["end"] for rank in done.report["run"]["ranks"]} <= {"stopped", "blocked"}
+
+
+@pytest.mark.proof
+def test_a_step_of_accelerate_at_whose_end_its_loader_is_over_is_replayed(tmp_path: Path) -> None:
+    pytest.importorskip("accelerate")
+    launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    done = ran(tmp_path / "bad", *launcher, *WHYNAN, str(ACCUMULATED), ACCELERATE_USE_CPU="true")
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    born = next(n for n, line in enumerate(ACCUMULATED.read_text().splitlines(), 1) if line.endswith("# born"))
+    assert (found["site"]["line"], found["rank"], found["step"], found["micro"]) == (born, 1, 4, 1)
+    assert done.report["run"]["replay"]["faithful"] is True
+    assert done.report["run"]["replay"]["why"].endswith("with what libraries held there")
+    (best, *_) = found["fixes"]
+    assert best["verdict"]["status"] == "guarded", best["verdict"]["why"]

@@ -2,7 +2,8 @@
 
 A step's code may read an attribute that the step itself changes (where a loader of one's own stands, how often a module
 was called). Which ones move is learnt in the first steps, by looking through everything; from then on each mark keeps
-the values of those alone.
+the values of those alone. What objects of libraries hold (whether a loader is at its end, how many backwards were made
+since a step) is learnt likewise, and put back only where a replay without that has failed.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +30,10 @@ _LOOKS: Final = frozenset((1, 2, 3, 5, 10, 20, 50, 100, 200, 500, 1000))
 _FIRST: Final = 2
 """At so many, ahead of the first step, all is kept: what an optimizer stands in is made after the first of them."""
 _MOST: Final = 20_000
+_MOST_BENEATH: Final = 4_000
+"""The same of what objects of libraries hold."""
+_MOST_KEPT: Final = 256
+"""So many places of theirs are read at each mark."""
 _LONGEST: Final = 256
 _LONGEST_LIST: Final = 4096
 _NUMBERS: Final = 64
@@ -48,13 +54,20 @@ class Slot(NamedTuple):
     write: Callable[[Any], object]
 
 
+Key: TypeAlias = tuple[int, Any]
+"""An object, and the name of one of its places."""
+
+
 class CarriedState:
     """The places that have been seen to change between marks, and the generators of numbers that the program holds."""
 
     def __init__(self) -> None:
         self._marks = 0
-        self._seen: dict[tuple[int, Any], tuple[Any, Any]] = {}
-        self._slots: dict[tuple[int, Any], Slot] = {}
+        self._seen: dict[Key, tuple[Any, Any]] = {}
+        self._slots: dict[Key, Slot] = {}
+        self._beneath: dict[Key, Slot] = {}
+        """Those of libraries."""
+        self._seen_beneath: dict[Key, tuple[weakref.ref[Any], Any]] = {}
 
     def now(self, roots: Callable[[], Iterable[dict[str, Any]]]) -> list[tuple[Slot, Any]]:
         """The places that move, with what they hold at this mark; `roots` gives the program's names."""
@@ -65,10 +78,26 @@ class CarriedState:
             first = found if self._marks <= _FIRST else []
         return [(slot, slot.read()) for slot in (*first, *self._slots.values())]
 
+    def beneath(self, roots: Callable[[], Iterable[dict[str, Any]]]) -> Callable[[], list[tuple[Slot, Any]]]:
+        """What gives the places that move in libraries, with what they hold now.
+
+        One that has moved since the last look, and never before, is given what it held then.
+        """
+        kept = [(slot, slot.read()) for slot in self._beneath.values()]
+        return lambda: [*kept, *self._moved_since(roots())]
+
+    def _moved_since(self, roots: Iterable[dict[str, Any]]) -> Iterator[tuple[Slot, Any]]:
+        for key, holder, value, slot in _places(roots, beneath=True):
+            before = self._seen_beneath.get(key)
+            if slot is None or key in self._beneath or before is None or before[0]() is not holder:
+                continue
+            if before[1] != value:
+                yield slot, before[1]
+
     def _look(self, roots: Iterable[dict[str, Any]]) -> list[Slot]:
         """Learn what has moved since the last look; gives what may move, of the tensors as many as can be kept."""
-        seen: dict[tuple[int, Any], tuple[Any, Any]] = {}
-        found, left = list[Slot](), _BUFFERS
+        seen: dict[Key, tuple[Any, Any]] = {}
+        found, left, roots = list[Slot](), _BUFFERS, list(roots)
         for key, holder, value, slot in _places(roots):
             if slot is not None and isinstance(holder, Tensor) and holder.numel() <= min(left, _BUFFER):
                 found.append(slot)
@@ -83,7 +112,22 @@ class CarriedState:
                 if before is not None and before[0] is holder and before[1] != value:
                     self._slots.setdefault(key, slot)
         self._seen = seen
+        self._look_beneath(roots)
         return found
+
+    def _look_beneath(self, roots: Iterable[dict[str, Any]]) -> None:
+        """The same of what libraries hold, whose objects are not held for it."""
+        seen: dict[Key, tuple[weakref.ref[Any], Any]] = {}
+        for key, holder, value, slot in _places(roots, beneath=True):
+            if slot is None or key in self._seen or not isinstance(value, _PLAIN):
+                continue
+            with suppress(TypeError):
+                seen[key] = weakref.ref(holder), value
+            before = self._seen_beneath.get(key)
+            moved = before is not None and before[0]() is holder and before[1] != value
+            if moved and len(self._beneath) < _MOST_KEPT:
+                self._beneath.setdefault(key, slot)
+        self._seen_beneath = seen
 
 
 def attributes_of(value: object) -> list[tuple[Slot, Any]]:
@@ -123,11 +167,14 @@ def assign(values: list[tuple[Slot, Any]]) -> None:
         slot.write(value)
 
 
-def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], Any, Any, Slot | None]]:
-    """Every place that may move, reached from some names: its key, what it is in, what tells that it has changed."""
+def _places(roots: Iterable[dict[str, Any]], *, beneath: bool = False) -> Iterator[tuple[Key, Any, Any, Slot | None]]:
+    """Every place that may move, reached from some names: its key, what it is in, what tells that it has changed.
+
+    `beneath`: through objects of libraries, too.
+    """
     known: set[int] = set()
     waiting: deque[tuple[Any, int]] = deque((value, 0) for names in roots for value in list(names.values()))
-    while waiting and len(known) < _MOST:
+    while waiting and len(known) < (_MOST_BENEATH if beneath else _MOST):
         value, depth = waiting.popleft()
         if id(value) in known or isinstance(value, _PLAIN):
             continue
@@ -151,7 +198,7 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
                         yield (id(statistics), None), statistics, _ALWAYS, _of_tensor(statistics)
             if type(value) is list and _holds_numbers(value):
                 yield (id(value), None), value, [v if isinstance(v, _PLAIN) else id(v) for v in value], _of_list(value)
-            for key, inner, slot in _inner_values(value):
+            for key, inner, slot in _inner_values(value, beneath=beneath):
                 if isinstance(inner, _PLAIN):
                     yield (id(value), key), value, inner, slot
                     continue
@@ -161,7 +208,7 @@ def _places(roots: Iterable[dict[str, Any]]) -> Iterator[tuple[tuple[int, Any], 
                 waiting.append((inner, depth + 1))
 
 
-def _inner_values(value: Any) -> Iterator[tuple[Any, Any, Slot | None]]:
+def _inner_values(value: Any, *, beneath: bool) -> Iterator[tuple[Any, Any, Slot | None]]:
     """What an object holds: attributes, items, what a function closes over."""
     kind = type(value)
     if kind is dict or (kind is list and not _holds_numbers(value)):
@@ -176,7 +223,7 @@ def _inner_values(value: Any) -> Iterator[tuple[Any, Any, Slot | None]]:
     elif kind is types.MethodType:
         yield 0, value.__self__, None
         yield 1, value.__func__, None
-    elif isinstance(value, nn.Module) or _is_theirs(kind):
+    elif isinstance(value, nn.Module) or _owner(kind) is Owner.USER or (beneath and _owner(kind) is Owner.LIBRARY):
         attributes: dict[str, Any] = getattr(value, "__dict__", {})
         for key, inner in list(attributes.items()):
             yield key, inner, _of_attribute(attributes, key)
@@ -191,11 +238,11 @@ def _closed_over(function: types.FunctionType) -> Iterator[tuple[Any, Any, Slot 
         yield number, inner, Slot(lambda c=cell: c.cell_contents, lambda v, c=cell: setattr(c, "cell_contents", v))
 
 
-def _is_theirs(kind: type) -> bool:
-    """Whether a class is the program's own."""
+def _owner(kind: type) -> Owner | None:
+    """Whose a class is; None where that is not known."""
     module: Any = sys.modules.get(kind.__module__)
     file: Any = getattr(module, "__file__", None)
-    return isinstance(file, str) and owner_of(file) is Owner.USER
+    return owner_of(file) if isinstance(file, str) else None
 
 
 def _holds_numbers(held: list[Any]) -> bool:

@@ -11,6 +11,7 @@ import itertools
 import sys
 import threading
 import time
+import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -25,7 +26,7 @@ from whynan.source.ownership import Owner, owner_of
 from whynan.source.syntax import Span, syntax_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import CodeType, FrameType
 
     from torch import Tensor
@@ -96,6 +97,8 @@ class Mark:
     rng: Rng
     scaler: ScalerState | None = None
     moving: list[tuple[Slot, Any]] = field(default_factory=list)
+    beneath: Callable[[], list[tuple[Slot, Any]]] = list
+    """Gives what moves in libraries, as it was then."""
     batches: list[tuple[Any, BatchOrigin]] = field(default_factory=list)
     """What loaders have given since, and where that came from."""
     began: float = field(default_factory=time.monotonic)
@@ -317,6 +320,9 @@ class Marks(threading.local):
             if self._scaler is not None:
                 made.scaler = ScalerState(self._scaler)
             made.moving = [*self._moving.now(lambda: _names(made)), *_of_libraries(made)]
+            # it is not held for it
+            reference = weakref.ref(made)
+            made.beneath = self._moving.beneath(lambda: () if (held := reference()) is None else _names(held))
         return made
 
     def _go_on(self) -> None:

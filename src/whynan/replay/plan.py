@@ -14,9 +14,12 @@ import types
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
+import torch
+
 from whynan.capture.torch.provenance.origins import parts_of
+from whynan.replay.carried_state import assign
 from whynan.replay.checkpoint import stack
-from whynan.replay.continuation.code import compile_tail
+from whynan.replay.continuation.code import AS_THEN, call_where_entered, compile_tail
 from whynan.replay.continuation.liveness import GOES_ON, guard_while_loops
 from whynan.replay.loading_again import is_loaded_the_same, load_again, loadable
 from whynan.replay.snapshot import rng
@@ -120,6 +123,8 @@ class TailPlan:
     differentiates_as_then: bool = False
     carried: Mark | None = None
     """A later mark, at which what moves from step to step is taken."""
+    beneath: tuple[tuple[Slot, Any], ...] = ()
+    """What libraries hold, put back too."""
     loaded: tuple[tuple[Any, Fetch], ...] = ()
     """The batches that are made again by their datasets."""
     kind: Literal["loop"] = "loop"
@@ -130,7 +135,8 @@ class TailPlan:
 
     @property
     def where(self) -> str:
-        return f"from {self._place}{', its batch loaded again' * self.loads_again}"
+        beneath = ", with what libraries held there" if self.beneath else ""
+        return f"from {self._place}{', its batch loaded again' * self.loads_again}{beneath}"
 
     @property
     def is_whole(self) -> bool:
@@ -160,7 +166,7 @@ class TailPlan:
 
     @property
     def moving(self) -> list[tuple[Slot, Any]]:
-        return (self.carried or self.mark).moving
+        return [*(self.carried or self.mark).moving, *self.beneath]
 
     @property
     def batches(self) -> list[tuple[Any, BatchOrigin]]:
@@ -239,6 +245,7 @@ def replay_plans(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterato
     Where gradients were wanted at a mark and are not here, the bad number may be in a function under ``no_grad``: then
     there is a way in the modes of the mark, too. What a function does behind the step that it makes, as to empty the
     lists of an episode, is done where it has returned: there is a way that begins with what a later mark has found.
+    What libraries hold moves, too, as whether a loader is at its end: the last way begins with that.
 
     `left`: the frames that an exception has left, where the program is over.
     """
@@ -254,6 +261,8 @@ def replay_plans(marks: list[Mark], left: tuple[FrameType, ...] = ()) -> Iterato
                 yield TailPlan(mark, standing, differentiates_as_then=True)
     if len(found) > 1 and marks[-1].moving:
         yield TailPlan(*found[0], carried=marks[-1])
+    if found and (beneath := found[0][0].beneath()):
+        yield TailPlan(*found[0], beneath=tuple(beneath))
 
 
 def _build_tail(way: TailPlan, is_over: Callable[[], bool]) -> Callable[[], object]:
@@ -263,12 +272,14 @@ def _build_tail(way: TailPlan, is_over: Callable[[], bool]) -> Callable[[], obje
     """
     standing = way.standing
     frame = standing.frame
-    tail = dataclasses.replace(standing.tail, statements=guard_while_loops(standing.tail.statements))
+    statements = guard_while_loops(call_where_entered(standing.tail.statements))
+    tail = dataclasses.replace(standing.tail, statements=statements)
     code = frame.f_code
     values = {**frame.f_locals, **standing.values}
     loops = ((k, loop) for k, loop in enumerate(tail.loops) if loop.items is not None)
     items: dict[str, Any] = {str(loop.items): _until(is_over, _items(way, k)) for k, loop in loops}
     items[GOES_ON] = lambda: not is_over()
+    items[AS_THEN] = functools.partial(_assign_again, way)
     if code.co_name == "<module>":
         made = compile_tail(tail)
 
@@ -297,6 +308,12 @@ def _build_tail(way: TailPlan, is_over: Callable[[], bool]) -> Callable[[], obje
     function = types.FunctionType(made, frame.f_globals, code.co_name, None, closure)
     given = {**values, **items}
     return lambda: function(*(given[name] for name in made.co_varnames[: made.co_argcount]))
+
+
+def _assign_again(way: TailPlan) -> None:
+    """What moves from step to step is as it was where the way begins: entering a ``with`` again may have moved it."""
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
+        assign(way.moving)
 
 
 def _until(is_over: Callable[[], bool], items: Iterator[Any]) -> Iterator[Any]:

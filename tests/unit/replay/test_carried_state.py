@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import weakref
+
+import pytest
 import torch
 from torch import nn
 
 from whynan.replay import carried_state
 from whynan.replay.carried_state import CarriedState, assign, attributes_of
+from whynan.source.ownership import Owner
 
 
 class Observer(nn.Module):
@@ -145,3 +149,40 @@ def test_the_statistics_of_a_normalisation_have_no_other_version() -> None:
     assert network[0].running_mean.isnan().any()
     assign(kept)
     assert network[0].running_mean.tolist() == [0.0, 0.0]
+
+
+class Shard:
+    """A loader of a library: it counts what it has given, and says whether it is at its end."""
+
+    def __init__(self) -> None:
+        self.given = 0
+        self.is_at_end = False
+
+
+def test_what_libraries_hold_is_known_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carried_state, "owner_of", lambda _: Owner.LIBRARY)
+    shard, state = Shard(), CarriedState()
+
+    def names() -> list[dict[str, object]]:
+        return [{"shard": shard}]
+
+    for number in range(3):
+        shard.given = number
+        assert state.now(names) == []
+        beneath = state.beneath(names)
+    shard.given, shard.is_at_end = 3, True
+    assign(beneath())
+    # the first has moved at each mark, the other for the first time since the last look
+    assert (shard.given, shard.is_at_end) == (2, False)
+
+
+def test_what_libraries_hold_is_not_held_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carried_state, "owner_of", lambda _: Owner.LIBRARY)
+    shard, state = Shard(), CarriedState()
+    gone, names = weakref.ref(shard), {"shard": shard}
+    state.now(lambda: [names])
+    beneath = state.beneath(list)
+    names.clear()
+    del shard
+    assert gone() is None
+    assert beneath() == []

@@ -501,6 +501,38 @@ def test_a_log_that_is_open_around_the_loop_is_no_hindrance(tmp_path: Path) -> N
     explained(report)
 
 
+class Gate:
+    """Opens at every third entrance, as what accumulates gradients does."""
+
+    def __init__(self) -> None:
+        self.entered = 0
+        self.is_open = False
+
+    def __enter__(self) -> None:
+        self.entered += 1
+        self.is_open = self.entered % 3 == 0
+
+    def __exit__(self, *_: object) -> None:
+        """It stays as it is."""
+
+
+def fit_by_turns(model: nn.Module, optimizer: Any, rows: Any, gate: Gate) -> None:
+    """A step of three batches, made inside of what counts its entrances."""
+    for x in rows:
+        with gate:
+            loss_of(model, x).backward()
+            if gate.is_open:
+                optimizer.step()
+                optimizer.zero_grad()
+
+
+def test_what_counts_its_entrances_is_as_it_was_where_it_is_entered_again() -> None:
+    model, optimizer, rows = training(bad=3 * BAD - 1, count=15)
+    with watch(optimizer) as w:
+        fit_by_turns(model, optimizer, rows, Gate())
+    explained(w.report)
+
+
 # -- nothing stays ---------------------------------------------------------------------------------------------------
 
 

@@ -183,6 +183,10 @@ def _tail(owner: Owner, span: Span, *, including: bool, inside: bool = False) ->
     )
 
 
+class EnteredAgain(ast.With):
+    """A ``with`` that a tail begins inside of: what entering it does has been done where the tail begins."""
+
+
 class _Cutter:
     """Cuts a block behind the statement at a span, and counts the loops around it."""
 
@@ -220,7 +224,7 @@ class _Cutter:
                 if inner is None or self.loops:
                     # around a loop: it is still entered where the loop goes on
                     return inner
-                return [ast.copy_location(ast.With(items, _filled(inner, node)), node)]
+                return [ast.copy_location(EnteredAgain(items, _filled(inner, node)), node)]
             case ast.Try() | ast.TryStar():
                 return self._tried(node)
             case ast.For() | ast.While():
@@ -353,6 +357,23 @@ def _stored_before(block: Sequence[ast.stmt], position: tuple[int, int], cls: st
                 yield from Scope(cls).visit(*walruses).all_stored
             case _:
                 yield from Scope(cls).visit(statement).all_stored
+
+
+AS_THEN: Final = "_whynan_as_then"
+"""The name that the code calls where it has entered a ``with`` again."""
+
+
+def call_where_entered(statements: Sequence[ast.stmt]) -> tuple[ast.stmt, ...]:
+    """Copies of statements that call `AS_THEN` in the innermost ``with`` that is entered again; positions stay."""
+    copies = [copy.deepcopy(statement) for statement in statements]
+    entered = [node for each in copies for node in ast.walk(each) if isinstance(node, EnteredAgain)]
+    if entered:
+        # an outer one is walked before it
+        body = entered[-1].body
+        body.insert(0, ast.Expr(ast.Call(ast.Name(AS_THEN, ast.Load()), [], [])))
+        for made in ast.walk(body[0]):
+            ast.copy_location(made, body[1])
+    return tuple(copies)
 
 
 # -- The code of what a function goes on to do, made from its syntax: what it was, on its own --------------------------

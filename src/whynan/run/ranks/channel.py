@@ -250,7 +250,7 @@ class Channel:
         with self._heart:
             if not self._order:
                 self._ask("add", "beats", 1)
-                if self.is_rehearsing:
+                if self.is_rehearsing or self._own_suspicions:
                     self._ask("add", f"beats/{self.rank.number}", 1)
 
     # -- reports ---------------------------------------------------------------------------------------------------

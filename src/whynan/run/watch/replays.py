@@ -655,6 +655,7 @@ class Replays:
         for way in tried:
             # what was compiled is looked at operation by operation where it runs eagerly
             for eager in (True, False) if compiles() else (False,):
+                left_out = 0
                 for _ in range(_TRIES):
                     region = self.region()
                     looked = functools.partial(self._looked, region, fault, way)
@@ -663,6 +664,10 @@ class Replays:
                         break
                     # what is called as an optimizer's step ends comes after its mark
                     leave_out_calls(way.began, outcome.uncalled)
+                    left_out += outcome.uncalled
+                if not _is_faithful(way, outcome, fault):
+                    # another way from there begins with all of them
+                    leave_out_calls(way.began, -left_out)
                 yield way, eager, region, outcome
 
     def step(self, optimizer: Any) -> Fault:
