@@ -109,6 +109,7 @@ COVERAGE: Final[Mapping[str, Fields]] = {
     "another_thread": _field_privacy(),
     "replay_together": _field_privacy(),
     "share_good": _field_privacy(),
+    "sender_unexplained": _field_privacy(count="rank"),
     "began_bad": _field_privacy(),
     "another_optimizer": _field_privacy(),
     "no_way": _field_privacy(),

@@ -354,6 +354,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "gone_on": "no replay: the program has gone on from that step",
     "another_thread": "no replay: another thread is looked at",
     "began_bad": "NaN was held already where the replay begins: --mode trace tells where it was born first",
+    "sender_unexplained": "it came from rank {rank}, whose own step has not shown where it was born:",
     "share_good": "replayed with what this rank computes, the step is finite: what is bad came from another rank",
     "replay_together": "no replay: one of several processes, which would have to run it again together",
     "another_optimizer": (

@@ -179,3 +179,40 @@ def test_what_is_made_from_a_bad_number_that_arrived_is_not_born_there() -> None
     (told,) = merge_ranks({0: here, 1: there}, 2).findings
     assert (told.rank, told.site) == (1, line(10))
     assert [(t.sender, t.receivers) for t in told.transfers] == [(1, (0,))]
+
+
+def test_what_an_operation_made_of_what_arrived_came_in_there_where_no_rank_has_borne_it() -> None:
+    since = Note.create("left_by_processes", operation="recv")
+    origin = Note.create("entered", sort=None, dtype=None, tensor=None, literal=False, since=since)
+    holds = Note.create("holds", origin=origin, bad="NaN", index=(0, 0))
+    bears = Note.create("bears", operator="aten.softplus_backward.default", bad="NaN", back=True)
+    links = (
+        ChainLink(role="cause", op="c10d.recv_.default", phase="collective", typed_summary=holds),
+        ChainLink(role="birth", op="aten.softplus_backward.default", phase="backward", typed_summary=bears),
+    )
+    made = found(rule="WN108", phase="backward", birth="invalid", chain=links, site=line(18))
+    key = ("0 1>0", 9, "send")
+    lost = Coverage(
+        typed_notes=(Note.create("no_replay", way="from line 35 of main", eager=False, why="other losses"),)
+    )
+    silent = clean().model_copy(update={"verdict": "inconclusive", "coverage": lost})
+    ranks = {
+        0: RankReport(bad(made), "stopped", received=(Crossing(key, line(58), 1),)),
+        1: RankReport(silent, "stopped", given=(Crossing(key, line(63)),)),
+        2: RankReport(silent, "stopped"),
+    }
+    merged = merge_ranks(ranks, 3)
+    (arrival,) = merged.findings
+    assert (arrival.rule, arrival.birth, arrival.op, arrival.phase) == ("WN001", "entered", None, "backward")
+    assert arrival.message.startswith("data from outside (as recv of several processes left it) holds")
+    assert [(link.role, link.op) for link in arrival.chain] == [
+        ("cause", "c10d.recv_.default"),
+        ("birth", None),
+        ("step", "aten.softplus_backward.default"),
+    ]
+    (sent,) = arrival.transfers
+    assert (sent.sender, sent.sender_site, sent.receiver_site) == (1, line(63), line(58))
+    assert [*merged.coverage.notes] == [
+        "it came from rank 1, whose own step has not shown where it was born:",
+        "no replay from line 35 of main: other losses",
+    ]

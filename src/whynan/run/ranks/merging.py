@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from whynan.records import Note, RankRun, Report, Site, Transfer
+from whynan.rules.catalogue import explain
 from whynan.run.pipeline import VERDICTS
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ def merge_ranks(ranks: Mapping[int, RankReport], world: int) -> Report:
             "eager": sum(r.report.coverage.eager for r in ranks.values()),
             "compiled_regions": sum(r.report.coverage.compiled_regions for r in ranks.values()),
             "skipped_steps": max(r.report.coverage.skipped_steps for r in ranks.values()),
-            "typed_notes": _notes([ranks[n].report for n in speaking], ranks, world),
+            "typed_notes": _notes([ranks[n].report for n in speaking], ranks, world, _silent_senders(ranks, findings)),
         }
     )
     whynan = max(r.report.run.exit_status.whynan for r in ranks.values())
@@ -147,8 +148,19 @@ def _exception(ranks: Mapping[int, RankReport]) -> str | None:
     return next((r.report.run.exception for r in ranks.values() if r.report.run.exception), None)
 
 
-def _notes(reports: Iterable[Report], ranks: Mapping[int, RankReport], world: int) -> tuple[Note, ...]:
+def _silent_senders(ranks: Mapping[int, RankReport], findings: Sequence[Finding]) -> list[int]:
+    """The ranks from which something bad has come that they have not borne again, though their step was bad, too."""
+    senders = {transfer.sender for f in findings if arrival_of(f) is not None for transfer in f.transfers}
+    unexplained = (n for n, rank in ranks.items() if rank.report.verdict == "inconclusive" and not rank.shares)
+    return sorted(number for number in unexplained if number in senders)
+
+
+def _notes(
+    reports: Iterable[Report], ranks: Mapping[int, RankReport], world: int, silent: Sequence[int]
+) -> tuple[Note, ...]:
     notes = list(dict.fromkeys(note for report in reports for note in report.coverage.typed_notes))
+    for number in silent:
+        notes += [Note.create("sender_unexplained", rank=number), *ranks[number].report.coverage.typed_notes]
     missing = tuple(n for n in range(world) if n not in ranks)
     if missing:
         notes.insert(0, Note.create("ranks_missing", ranks=missing, world=world))
@@ -257,7 +269,7 @@ class _Arrivals:
             sender = next(iter(senders), None if crossing is None else crossing.sender)
             sent = None if sender is None or crossing is None else self._given(sender, crossing, senders)
             transfer = _transfer(finding, crossing, sender, sent, number)
-            return finding.model_copy(update={"transfers": (transfer,)})
+            return _as_entered(finding).model_copy(update={"transfers": (transfer,)})
         value = finding.element.value
         is_nan = value is None or math.isnan(value)
         what = (
@@ -289,6 +301,25 @@ def arrival_of(finding: Finding) -> str | None:
         return None
     since = origin.values.get("since")
     return str(since.values["operation"]) if isinstance(since, Note) and since.kind == "left_by_processes" else None
+
+
+def _as_entered(finding: Finding) -> Finding:
+    """What an operation has made of what arrived, as that which came in there: it was born elsewhere."""
+    held = next((link for link in finding.chain if link.typed_summary.kind == "holds"), None)
+    place = next((n for n, link in enumerate(finding.chain) if link.role == "birth"), None)
+    if finding.birth == "entered" or held is None or place is None:
+        return finding
+    birth, origin = finding.chain[place], held.typed_summary.values["origin"]
+    assert isinstance(origin, Note)
+    came = birth.model_copy(update={"op": None, "typed_summary": origin})
+    carries = Note.create("carries_on", operator=birth.op)
+    on = birth.model_copy(update={"role": "step", "typed_summary": carries})
+    update: dict[str, Any] = {"birth": "entered", "op": None, "grad_fn": None, "forward_op": None, "origin": origin}
+    update |= {"chain": (held, came, on, *finding.chain[place + 1 :]), "message": came.summary}
+    update["element"] = finding.element.model_copy(update={"operands": ()})
+    # what it was known by is a hazard of that operation
+    update |= {"rule": "WN000", "matched": (), "fixes": (), "forward_operands": (), "explanation": ""}
+    return explain(finding.model_copy(update=update))
 
 
 def _is_in_bucket(finding: Finding) -> bool:
