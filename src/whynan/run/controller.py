@@ -322,7 +322,9 @@ class Controller:
     def _ended(self, report: Report) -> Report:
         """A report with the exit status that the program has come to since it was made."""
         status = report.run.exit_status
-        script = None if self._stopped else self._script or status.script or 0
+        # what the program makes of the exception that is raised in it is not known yet
+        is_open = self._stopped or (self._ends_all and not self._script)
+        script = None if is_open else self._script or status.script or 0
         status = status.model_copy(update={"script": script, "whynan": self._exit_status(report)})
         return report.model_copy(update={"run": report.run.model_copy(update={"exit_status": status})})
 
@@ -331,6 +333,8 @@ class Controller:
         report = self._delivered
         if report is None or self._stopped or not self._script:
             return
+        if self._concert is not None:
+            report = self._concert.amended(report, self._script)
         to = self.options.json
         again = replace(self.options, quiet=True, json=None if to is None or not is_replaceable(to) else to)
         self._record(self._ended(report))

@@ -216,3 +216,14 @@ def test_what_an_operation_made_of_what_arrived_came_in_there_where_no_rank_has_
         "it came from rank 1, whose own step has not shown where it was born:",
         "no replay from line 35 of main: other losses",
     ]
+
+
+def test_where_no_rank_tells_of_its_calls_the_line_is_that_of_the_collective() -> None:
+    since = Note.create("left_by_processes", operation="allreduce")
+    origin = Note.create("entered", sort=None, dtype=None, tensor=None, literal=False, since=since)
+    holds = Note.create("holds", origin=origin, bad="NaN", index=(0,))
+    link = ChainLink(role="cause", op="c10d.allreduce_.default", phase="collective", site=line(25), typed_summary=holds)
+    there = arrived(chain=(link,))
+    ranks = {0: RankReport(bad(found()), "ended"), 1: RankReport(bad(there), "ended")}
+    (birth,) = merge_ranks(ranks, 2).findings
+    assert [(t.sender, t.receivers, t.receiver_site) for t in birth.transfers] == [(0, (1,), line(25))]

@@ -152,6 +152,12 @@ class Concert:
             return with_note(own.report, Note.create("store_lost")) if number == 0 or report.findings else None
         return merge_ranks({**ranks, number: own}, world)
 
+    def amended(self, report: Report, script: int) -> Report:
+        """The report of all ranks with the exit status that this one's program has come to since."""
+        own = self._channel.rank.number
+        ranks = (r.model_copy(update={"script": script}) if r.rank == own else r for r in report.run.ranks)
+        return report.model_copy(update={"run": report.run.model_copy(update={"ranks": tuple(ranks)})})
+
     def _with_meetings(self, report: Report) -> Report:
         """A report with the steps that were left out for another rank, and since when each has decided for itself."""
         if self.skipped:

@@ -351,7 +351,9 @@ def _transfer(
     finding: Finding, crossing: Crossing | None, sender: int | None, sent: Crossing | None, receiver: int
 ) -> Transfer:
     operation = crossing.key[2] if crossing is not None else arrival_of(finding) or "a collective"
-    site = crossing.site if crossing is not None and crossing.site is not None else finding.site
+    # where the collective stands that it came by, if that is known, or else what read it
+    held = (link.site for link in finding.chain if link.typed_summary.kind == "holds" and link.site is not None)
+    site = (None if crossing is None else crossing.site) or next(held, finding.site)
     return Transfer(
         operation=operation,
         sequence=crossing.key[1] if crossing is not None and crossing.key[0] else None,
