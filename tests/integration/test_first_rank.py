@@ -304,6 +304,16 @@ def test_a_buffer_that_came_to_the_others_is_led_back_to_the_rank_that_spoilt_it
     assert found["fixes"][0]["verdict"]["status"] == "distorting", found["fixes"][0]["verdict"]["why"]
 
 
+def test_a_buffer_that_is_not_led_back_is_told_of_the_rank_that_gave_it_to_the_others(tmp_path: Path) -> None:
+    done = ran(tmp_path / "beside", "level_beside")
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    assert (found["ranks"], found["step"]) == ([0], 5)
+    (transfer,) = found["transfers"]
+    assert (transfer["operation"], transfer["sender"], transfer["receivers"]) == ("broadcast", 0, [1])
+    assert "buffer module.level holds -Inf" in done.stderr
+
+
 HEALTHY = [
     *("replicas", "accumulation", "sums", "later_sums", "statistics", "contrast", "pipeline", "evaluation"),
     *("half_sums", "compressed", "loader", "scaler", "masked", "uneven"),

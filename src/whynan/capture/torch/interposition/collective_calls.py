@@ -186,9 +186,15 @@ class CallLog:
         """A bad number was put into a call, or into a collective of torch's own."""
         _add(self.sent, ("", 0, operation) if call is None else call.key, site)
 
-    def note_received(self, call: Call | None, operation: str, site: Site | None, place: int | None) -> None:
-        """A bad number has come out of one, in the result of the rank at a place of its group if that is known."""
-        sender = None if call is None else call.sender
+    def note_received(
+        self, call: Call | None, operation: str, site: Site | None, place: int | None, sender: int | None = None
+    ) -> None:
+        """A bad number has come out of one, in the result of the rank at a place of its group if that is known.
+
+        `sender`: the rank that alone has put something in, as the operation itself says.
+        """
+        if call is not None:
+            sender = call.sender if sender is None else sender
         if call is not None and place is not None and place < len(call.members):
             sender = call.members[place]
         _add(self.received, ("", 0, operation) if call is None else call.key, site, sender)

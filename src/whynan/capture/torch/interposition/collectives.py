@@ -39,6 +39,19 @@ def active_log() -> CallLog | None:
     return None if kept is None else kept.active_log()
 
 
+def _root_of(args: Any) -> tuple[int | None, bool]:
+    """Whose numbers a broadcast gives, among all ranks, and whether it is this one; torch itself calls some."""
+    from torch import distributed
+
+    try:
+        group: Any = distributed.ProcessGroup.unbox(args[1])
+        root = int(args[2])
+        return distributed.get_global_rank(group, root), bool(group.rank() == root)
+    except (RuntimeError, ValueError, TypeError, AttributeError):
+        # a group of which the program's own side knows nothing
+        return None, False
+
+
 def _plain(base: str) -> str:
     return base.strip("_").removesuffix("_base")
 
@@ -57,6 +70,8 @@ class CollectiveLog:
         """What was bad of what this process has put in, as a set of labels, by the collective."""
         self._left: dict[int, tuple[int, int | None]] = {}
         """By storage, the collective that has written it last, and the place of the rank whose part it is."""
+        self._senders: dict[int, int] = {}
+        """Of those that give what one rank has put in, which that is, by the collective."""
         self._calls: dict[int, Call] = {}
         """The program's own calls of them, where it is a rank of a run of several."""
 
@@ -93,6 +108,15 @@ class CollectiveLog:
                 log.note_sent(call, _plain(base), self._site(ordinal))
             if labels:
                 self._sent[ordinal] = self._context.labels.intern(labels)
+        if base == "broadcast_":
+            root, is_own = _root_of(args)
+            if is_own:
+                # it is read alone
+                return
+            if len(self._senders) > _MOST:
+                self._senders.clear()
+            if root is not None:
+                self._senders[ordinal] = root
         for place, tensor in enumerate(written):
             self._leave(tensor, ordinal, place if base in _BY_RANK else None, in_place=in_place)
 
@@ -133,7 +157,8 @@ class CollectiveLog:
         if log is not None:
             ordinal, place = self._left.get(tensor.untyped_storage()._cdata, _NOTHING)
             place = place if ordinal == row.ordinal else None
-            log.note_received(self._calls.get(row.ordinal), self.collective_of(row), self._site(row.ordinal), place)
+            call, sender = self._calls.get(row.ordinal), self._senders.get(row.ordinal)
+            log.note_received(call, self.collective_of(row), self._site(row.ordinal), place, sender)
 
     def _site(self, ordinal: int) -> Site | None:
         row = self._context.rows.get(ordinal)
