@@ -280,6 +280,7 @@ def test_a_step_whose_collectives_were_not_kept_is_replayed_by_all_ranks(tmp_pat
     (found,) = done.report["findings"]
     assert (found["rank"], found["rule"], found["step"]) == (1, "WN301", 4)
     assert done.report["run"]["replay"]["faithful"] is True
+    assert found["fixes"][0]["verdict"]["status"] == "verified", found["fixes"][0]["verdict"]["why"]
 
 
 def test_what_an_update_has_made_is_led_back_by_all_ranks_from_the_program_s_start(tmp_path: Path) -> None:

@@ -35,11 +35,6 @@ _OVER = "the ranks replay it together no longer: the time for that is over, or o
 class Way(Rerunner, Protocol):
     """The way on which one rank comes to its bad step again; see ``whynan.run.watch.replays:ReplayRerunner``."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is all of the program, which exchanges what nobody has kept."""
-        ...
-
     def unheard(self) -> AbstractContextManager[object]:
         """What is differentiated in here is none of the program's losses."""
         ...
@@ -101,19 +96,21 @@ class Lockstep(Protocol):
 class JointRerunner:
     """The way of one rank, and with it the other ranks': an edit is tried on all of them, if they take part.
 
-    `alone`: nothing is exchanged on the way, so that an edit is tried on this rank where others take no part.
+    `alone`: nothing is exchanged on the way, so that an edit is tried on this rank where others take no part. `bound`:
+    this rank cannot go the way by itself.
     """
 
-    def __init__(self, way: Way, ranks: Lockstep | None, *, alone: bool = False) -> None:
+    def __init__(self, way: Way, ranks: Lockstep | None, *, alone: bool = False, bound: bool = False) -> None:
         self._way = way
         self._ranks = ranks
         self._alone = alone and ranks is None
+        self._bound = bound
 
     def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
         """The visits of this rank: what it read is not another's."""
         if edited is not None and not self._alone:
             return TOGETHER
-        ranks = self._ranks if self._way.is_whole else None
+        ranks = self._ranks if self._bound else None
         if ranks is None:
             return self._way.visits(path, text, line, edited)
         if not ranks.exchange({"path": path, "patch": None}):
@@ -169,6 +166,7 @@ class JointProof:
         self._alone = alone
         self._attempts = attempts
         self._way = attempts[-1].way
+        self._bound = False
         self._ranks = ranks
         self._report: Report | None = None
 
@@ -194,7 +192,8 @@ class JointProof:
                     if number != self._ranks.rank.number:
                         _follow(self._ranks, number, led, self._way)
                     elif report is not None:
-                        proved = prove_fixes(report, JointRerunner(self._way, self._ranks), options)
+                        again = JointRerunner(self._way, self._ranks, bound=self._bound)
+                        proved = prove_fixes(report, again, options)
                         self._ranks.exchange(None)
             except BaseException:
                 if self._ranks is not None:
@@ -225,7 +224,7 @@ class JointProof:
                         is_faithful, self._report = attempt.explain()
                 faithful = ranks.exchange(is_faithful)
                 if faithful and all(faithful):
-                    self._way = attempt.way
+                    self._way, self._bound = attempt.way, attempt.explain is not None
                     self._report = self._report or before
                     return ranks.exchange(None if self._report is None else self._report.to_json(indent=None))
                 self._report = before

@@ -113,11 +113,6 @@ class ReplayRerunner:
         self._bad_reads: dict[tuple[str, int], int] = {} if fault.read_at is None else {fault.read_at: 1}
         """Where the program has read a bad number, at which read of that line."""
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is all of the program."""
-        return self._way.is_whole
-
     def prove_report(self, report: Report, options: ProofOptions) -> Report:
         """A report with the fixes of its findings."""
         with self.unheard():
