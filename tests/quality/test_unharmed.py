@@ -96,6 +96,7 @@ UNREACHED = frozenset(
             "CollectiveLog._site",
             "CollectiveLog.note_received",
             "_plain",
+            "_root_of",
             "active_log",
             "CollectiveLog.sent_labels",
         ),
