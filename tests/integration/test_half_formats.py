@@ -249,3 +249,43 @@ def test_what_is_too_large_without_autocast_too_stays_bad(load: Load) -> None:
     given = (150 * noise(1, 4, 64)).half(), (150 * noise(1, 4, 64)).half() + 60
     finding = whynan.explain(load(text).target, *given, rerun=True).findings[0]
     assert not [f for f in finding.fixes if "in float32, outside" in f.title and f.verdict.status == "verified"]
+
+
+LAYER = """import torch
+
+layer = torch.nn.Linear(4, 3)
+
+
+def scores(counts):
+    return torch.log1p(layer(counts).relu())
+
+
+def target(counts):
+    with torch.autocast("cpu", dtype=torch.float16):
+        return scores(counts)
+"""
+
+
+@pytest.mark.proof
+def test_a_layer_that_autocast_has_no_room_for_is_taken_out_of_it(load: Load) -> None:
+    module = load(LAYER)
+    given = torch.tensor([[1.0, 2.0, 3.0, 4.0], [2.5e5, 1.0, 0.0, 3.0]])
+    finding = whynan.explain(module.target, given, rerun=True).findings[0]
+    fix = finding.fixes[0]
+    assert (fix.title, fix.verdict.status) == ("layer(counts) in float32, outside autocast", "guarded")
+    assert added(fix) == [
+        "with torch.autocast(counts.device.type, enabled=False):",
+        "return torch.log1p(layer(counts.float()).relu())",
+    ]
+    path = Path(str(module.__file__))
+    edited = regenerate_text(str(path), path.read_text(), finding, fix)
+    assert not isinstance(edited, Declined)
+    assert whynan.explain(load(edited).target, given).verdict == "clean"
+
+
+@pytest.mark.proof
+def test_what_float32_has_no_room_for_either_stays_bad_outside_autocast(load: Load) -> None:
+    """The twin: the layer's weights are as large as float32 has them."""
+    text = LAYER.replace("Linear(4, 3)", "Linear(4, 3)\nlayer.weight.data.fill_(1e38)")
+    finding = whynan.explain(load(text).target, torch.full((2, 4), 2.5e5), rerun=True).findings[0]
+    assert not [fix for fix in finding.fixes if "outside autocast" in fix.title and fix.verdict.status == "guarded"]

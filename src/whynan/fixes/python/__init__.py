@@ -15,6 +15,7 @@ from whynan.fixes.python.operands import producer_edit as producer_edit
 from whynan.fixes.python.operands import producer_of as producer_of
 from whynan.fixes.python.precision import HALVES as HALVES
 from whynan.fixes.python.precision import Known as Known
+from whynan.fixes.python.precision import call_outside_autocast as call_outside_autocast
 from whynan.fixes.python.precision import float32_candidates as float32_candidates
 from whynan.fixes.python.precision import in_format as in_format
 from whynan.fixes.python.precision import nothing_known as nothing_known

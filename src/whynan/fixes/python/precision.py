@@ -366,8 +366,32 @@ def _parts(node: ast.AST) -> list[ast.expr]:
 
 def outside_autocast(text: str, finding: Finding, made: Candidate) -> Candidate | None:
     """An edit whose birth's statement is not under autocast, which would compute it in a half format all the same."""
+    edited = _uncast_statement(text, finding, made.edited)
+    return None if edited is None else replace(made, edited=edited, title=f"{made.title}, outside autocast")
+
+
+def call_outside_autocast(text: str, finding: Finding) -> tuple[str, str] | None:
+    """What is done, and a text in which the statement that calls a layer, or the like, is not under autocast.
+
+    What the call is given is cast to float32, which the layer's own weights are.
+    """
     spot = spot_of(text, finding)
-    if isinstance(spot, str) or text.count("\n") != made.edited.count("\n"):
+    call = None if isinstance(spot, str) else spot.birth
+    if isinstance(spot, str) or not isinstance(call, ast.Call) or finding.element.dtype not in HALVES:
+        return None
+    given = [node for node in call.args if isinstance(node, (ast.Name, ast.Attribute))]
+    if operator_of(spot.place, call)[0] is not None or call.keywords or not given or len(given) != len(call.args):
+        return None
+    edits = [(stop, stop, ".float()") for _, stop in map(spot.place.span, given)]
+    edited = _uncast_statement(text, finding, apply_edits(text, edits), spot.place.code(given[0]))
+    title = f"{shortened(spot.place.code(call))} in float32, outside autocast"
+    return None if edited is None else (title, edited)
+
+
+def _uncast_statement(text: str, finding: Finding, edited: str, tensor: str | None = None) -> str | None:
+    """An edited text with the statement of the birth outside autocast, on the device of a tensor."""
+    spot = spot_of(text, finding)
+    if isinstance(spot, str) or text.count("\n") != edited.count("\n"):
         return None
     place, statement = spot.place, spot.place.statement(spot.birth)
     names = [n.id for n in ast.walk(spot.birth) if isinstance(n, ast.Name) and n.id not in {*place.imports, "self"}]
@@ -377,15 +401,16 @@ def outside_autocast(text: str, finding: Finding, made: Candidate) -> Candidate 
     is_plain = (
         isinstance(statement, (ast.Assign, ast.AnnAssign, ast.Return)) and statement.lineno == statement.end_lineno
     )
-    if not names or writer.imports or not is_plain or indent.strip():
+    tensor = tensor or next(iter(names), None)
+    if tensor is None or writer.imports or not is_plain or indent.strip():
         return None
-    lines = made.edited.splitlines(keepends=True)
+    lines = edited.splitlines(keepends=True)
     line = lines[statement.lineno - 1]
     end = "\r\n" if line.endswith("\r\n") else "\n"
-    header = f"{indent}with {torch}.autocast({names[0]}.device.type, enabled=False):{end}"
+    header = f"{indent}with {torch}.autocast({tensor}.device.type, enabled=False):{end}"
     lines[statement.lineno - 1] = f"{header}{indent}    {line[len(indent) :]}"
-    edited = "".join(lines)
-    return replace(made, edited=edited, title=f"{made.title}, outside autocast") if is_python(edited) else None
+    uncast = "".join(lines)
+    return uncast if is_python(uncast) else None
 
 
 # -- A whole program in another format, which has the range of float32 -----------------------------------------------

@@ -214,6 +214,7 @@ class _Proving:
             lambda: self._mask_fixes(finding),
             lambda: self._omission_fixes(finding, source),
             lambda: self._batch_fixes(finding, source),
+            lambda: self._uncast_fixes(finding, source),
             lambda: self._training_fixes(finding),
             lambda: self._whole_in_float32(finding),
         )
@@ -402,6 +403,21 @@ class _Proving:
             if fix.verdict.status in APPLICABLE:
                 return (fix,)
         return ()
+
+    def _uncast_fixes(self, finding: Finding, source: ProgramText) -> tuple[Fix, ...]:
+        """The edit with which what autocast has no room for, as a layer, is in float32."""
+        from whynan.fixes.python import call_outside_autocast, patch
+        from whynan.source.positions import file_of_site
+
+        made = call_outside_autocast(source.text, finding) if self._uses_autocast() else None
+        if made is None or self._trials.is_over():
+            return ()
+        title, edited = made
+        outcome = self._trials.outcome(finding, source, edited, makes_up=False)
+        why = f"what autocast cast to {finding.element.dtype} is float32 there; run with it, the program is finite"
+        verdict = tried_verdict(FixVerdict(status="guarded", why=why), outcome)
+        change = patch(file_of_site(source.path), source.text, edited)
+        return (Fix(title=title, kind="source", patch=change, verdict=verdict),)
 
     def _sample_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The edit that leaves out the samples of a loader's dataset that came in bad, where the program goes on."""
