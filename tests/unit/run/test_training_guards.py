@@ -130,6 +130,25 @@ def that_draws(bad: int | None = BAD) -> Report:
     return w.report
 
 
+def decomposed(x: Tensor, sign: float) -> Tensor:
+    logarithms = torch.log(x)
+    covariance = logarithms.T @ logarithms + torch.eye(3) * sign
+    return torch.linalg.cholesky(covariance)
+
+
+def that_decomposes(bad: int | None = BAD, sign: float = 1.0) -> Report:
+    """Linear algebra raises, and says nothing of a NaN."""
+    model, optimizer = network()
+    w = watch(optimizer)
+    with contextlib.suppress(RuntimeError), w:
+        for x in batches(bad):
+            loss = model(x).pow(2).mean() + decomposed(x, sign).sum() * 0
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return w.report
+
+
 def score(predicted: Any, says: str) -> float:
     if not np.isfinite(predicted).all():
         raise ValueError(says)
@@ -224,6 +243,7 @@ def test_a_loss_for_which_the_program_raises_is_an_error_and_the_exception_its_o
 NAMED: dict[str, tuple[Any, str]] = {
     "an anomaly": (that_detects_anomalies, "(error * (x > 0).all(1, keepdim=True)).pow(2).sum(1).sqrt()"),
     "a library": (that_draws, "torch.log(x)"),
+    "linear algebra": (that_decomposes, "torch.log(x)"),
     "an array": (that_scores, "torch.log(x)"),
 }
 
@@ -237,6 +257,11 @@ def test_an_exception_that_names_a_bad_number_is_an_error(program: Any, code: st
     assert finding.site is not None
     assert finding.site.code == code
     assert report.run.replay.faithful
+
+
+def test_a_matrix_of_numbers_that_has_no_decomposition_is_no_bad_number() -> None:
+    report = that_decomposes(None, sign=-1e3)
+    assert (report.verdict, report.findings) == ("clean", ())
 
 
 def test_an_exception_that_names_none_leaves_what_was_read_a_warning() -> None:

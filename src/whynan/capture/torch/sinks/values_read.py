@@ -317,12 +317,25 @@ def held_tensors(error: BaseException) -> list[tuple[str, Tensor]]:
 
 
 def is_nonfinite_error(error: BaseException) -> bool:
-    """Whether an exception says that something is NaN or Inf, as those of ``torch.distributions`` do."""
+    """Whether an exception says that something is NaN or Inf, as those of ``torch.distributions`` do.
+
+    One of linear algebra does so of a matrix that is: nothing converges on it.
+    """
     try:
-        return _BAD.search(str(error)) is not None
+        return _BAD.search(str(error)) is not None or _fails_on_bad_matrix(error)
     except Exception:
         # its text is code of the program's
         return False
+
+
+def _fails_on_bad_matrix(error: BaseException) -> bool:
+    if not isinstance(error, torch.linalg.LinAlgError):
+        return False
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+        frame = next((f for f in _frames_of(error) if owner_of(f.f_code.co_filename) is Owner.USER), None)
+        values = [] if frame is None else list(frame.f_locals.values())
+        matrices = (v for v in values if isinstance(v, torch.Tensor) and v.dim() >= 2)
+        return any(_bad_array(matrix, None) is not None for matrix in matrices)
 
 
 def raised_at(error: BaseException) -> Site | None:
