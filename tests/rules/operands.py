@@ -102,6 +102,14 @@ for _part in ("softmax(x, d)", "exp(x)"):
         x=X,
         y=[1.0, 0.5, 1.0],
     )
+of("sqrt(a * b)", lambda f: {"a": [least(f) * 16, 1.0], "b": [least(f) * 16, 2.0]}, a=[0.5, 2.0], b=[0.25, 3.0])
+of(
+    "c / sqrt(a * b)",
+    lambda f: {"a": [f.tiny, 1.0], "b": [f.tiny, 2.0], "c": [f.tiny, 1.0]},
+    a=[0.5, 2.0],
+    b=[0.25, 3.0],
+    c=[1.0, 3.0],
+)
 of("a / abs(b)", {"a": [0.0, 1.0], "b": [0.0, 0.0]}, a=[0.5, -1.0], b=[2.0, -0.25])
 of("a / (b + e)", lambda f: {"a": [1.0], "b": [0.0], "e": least(f) / 8}, a=[0.5, 1.0], b=[16.0, 8.0], e=0.0)
 for _name in ("fmod", "remainder"):

@@ -167,6 +167,14 @@ def maximum(dtype: str) -> float | None:
         return None
 
 
+def smallest_normal(dtype: str) -> float | None:
+    """The smallest normal number of a dtype; None where it is no floating-point format."""
+    try:
+        return format_of(dtype).tiny
+    except UsageError:
+        return None
+
+
 def exact(compute: Callable[[Context], Decimal]) -> Decimal | None:
     """The result of a computation in 30 digits; None where even its exponent has no room."""
     try:

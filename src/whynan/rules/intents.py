@@ -255,6 +255,13 @@ ROOT_ABOVE: Final = (
 )
 """A root is 0 below 0 too."""
 ROOT_EPSILON: Final = (epsilon("a small number inside the root", "sqrt(x)", "sqrt(x + 1e-12)"),)
+ROOT_OF_PRODUCT: Final = tuple(
+    reformulation(
+        "sqrt(a) * sqrt(b) instead of sqrt(a * b)", of.format("sqrt(a * b)"), of.format("(sqrt(a) * sqrt(b))")
+    )
+    for of in ("c / {}", "{}")
+)
+"""The root of a product that has no room, of factors that have; with what it divides its slope is known, too."""
 SOFTMAX: Final = (
     reformulation("softmax(x) instead of exp(x) / sum(exp(x))", "exp(x) / sum(exp(x), d, True)", "softmax(x, d)"),
     reformulation(

@@ -111,6 +111,10 @@ def _is_traceable(place: Place, node: ast.AST, products: bool) -> bool:
 
 
 _MOST_MATCHES: Final = 6
+_NEVER_NEGATIVE: Final = tuple(
+    pattern(text)[0]
+    for text in ("sum(x**2, d, k)", "mean(x**2, d, k)", "x**2", "exp(x)", "abs(x)", "vector_norm(x, p, d, k)")
+)
 
 
 @dataclass(frozen=True)
@@ -326,7 +330,12 @@ def _matches(spot: Spot, wanted: Term) -> Iterator[tuple[Root, Match]]:
         found = (m for m in matcher.matches(wanted, spot.reader.read(root)) if spot.birth in m.nodes)
         first = next(found, None)
         if first is not None:
-            yield root, _with_divisor(spot, [first, *itertools.islice(found, _MOST_MATCHES)])
+            every = [first, *itertools.islice(found, _MOST_MATCHES)]
+            best = _with_divisor(spot, every)
+            yield root, best
+            if _numbers(best):
+                # of an only factor and 1: it may be a product by another name
+                yield from ((root, match) for match in every if not _numbers(match))
             count += 1
         if count >= _MOST_MATCHES:
             return
@@ -344,6 +353,11 @@ def _with_divisor(spot: Spot, found: Sequence[Match]) -> Match:
     divisors = [(f.origin or f.operands[0]).key for f in factors if is_divisor(f) and spot.birth in f.own]
     having = (m for m in found if any(isinstance(v, Term) and v.key in divisors for v in m.variables.values()))
     return next(having, found[0])
+
+
+def _numbers(match: Match) -> bool:
+    """Whether a variable stands for a number."""
+    return any(isinstance(value, Term) and value.name == "number" for value in match.variables.values())
 
 
 def _operands(spot: Spot, matcher: Matcher, wanted: Term) -> Iterator[tuple[Root, Match]]:
@@ -383,7 +397,24 @@ def _match_candidate(spot: Spot, intent: FixIntent, match: Match, everywhere: Se
         if around is not None:
             root, more = around
             definitions = (*definitions, *more)
-    return build_candidate(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere)
+    signs = _signs(spot, intent, match, {d.name for d in definitions})
+    return build_candidate(spot, intent.title, intent.kind, root, definitions, edits, imports, everywhere, signs)
+
+
+def _signs(spot: Spot, intent: FixIntent, match: Match, made: set[str]) -> list[str]:
+    """Lines ahead of a formula: what a rewrite takes the root of is made of squares or the like, so not below 0."""
+    rooted = [v for n, v in match.variables.items() if isinstance(v, Term) and f"sqrt({n})" in intent.replacement]
+    named = [(t, t.node.id) for t in rooted if isinstance(t.node, ast.Name) and t.node.id not in made]
+    known = [name for term, name in named if intent.kind == "reformulation" and _is_never_negative(spot.reader, term)]
+    return [assignment_source(name, f"abs({name})") for name in dict.fromkeys(known)]
+
+
+def _is_never_negative(reader: Reader, term: Term) -> bool:
+    """Whether it is seen in the function that an expression is 0 or above, whatever it reads."""
+    made = reader.expand(term)
+    return made is not None and any(
+        next(Matcher(reader).matches(wanted, made), None) is not None for wanted in _NEVER_NEGATIVE
+    )
 
 
 def _selection_candidate(
@@ -409,8 +440,12 @@ def build_candidate(
     edits: Sequence[Edit],
     imports: set[str],
     everywhere: Sequence[Edited],
+    known: Sequence[str] = (),
 ) -> Candidate:
-    """The candidate of some edits, judged as the value of a root; raises ``UnwritableError``."""
+    """The candidate of some edits, judged as the value of a root; raises ``UnwritableError``.
+
+    ``known`` are lines ahead of both formulas that say what is known of what they read.
+    """
     place, first = spot.place, everywhere[0]
     if any(a[1] > b[0] for a, b in itertools.pairwise(edits)):
         raise UnwritableError("its parts overlap")
@@ -438,7 +473,7 @@ def build_candidate(
     is_root = root is first.root and own is not None
     before.append(return_source(functional(place, root, calls)))
     after.append(return_source(own if is_root and own is not None else functional(place, root, edits)))
-    before, after = [*helpers_in(place, before), *before], [*helpers_in(place, after), *after]
+    before, after = ([*helpers_in(place, body), *known, *body] for body in (before, after))
     function = spot.reader.reaching.function
     original, repaired = formula_pair(before, after, line, statements_of(place), imports, own=own_names(function))
     original = replace(original, instances=_instances(spot, pieces))

@@ -32,7 +32,16 @@ from __future__ import annotations
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, forward_base, is_in_library_step, is_nan, is_zero, row
-from whynan.rules.intents import LIMITS, MAGNITUDE, MASKED_SOFTMAX, QUOTIENT, SCALED_LIMITS, epsilon, guard
+from whynan.rules.intents import (
+    LIMITS,
+    MAGNITUDE,
+    MASKED_SOFTMAX,
+    QUOTIENT,
+    ROOT_OF_PRODUCT,
+    SCALED_LIMITS,
+    epsilon,
+    guard,
+)
 from whynan.rules.wording import derivative, is_second_order, named_value_text, operand_source
 
 _SLOPE = (
@@ -95,6 +104,7 @@ RULE = Rule(
     match,
     torch="all",
     fixes=(
+        *ROOT_OF_PRODUCT,
         *QUOTIENT,
         *LIMITS,
         *SCALED_LIMITS,

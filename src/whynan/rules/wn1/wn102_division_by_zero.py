@@ -46,7 +46,7 @@ from whynan.rules.facts import (
     result,
     value,
 )
-from whynan.rules.intents import ANGLE, LARGE_QUOTIENT, POLE, guard
+from whynan.rules.intents import ANGLE, LARGE_QUOTIENT, POLE, ROOT_OF_PRODUCT, guard
 from whynan.rules.wording import derivative, forward_operand_source, named_value_text, operand_source
 
 _QUOTIENTS = ("div", "true_divide", "floor_divide")
@@ -106,6 +106,7 @@ RULE = Rule(
     match,
     torch="all",
     fixes=(
+        *ROOT_OF_PRODUCT,
         *ANGLE,
         *POLE,
         *LARGE_QUOTIENT,

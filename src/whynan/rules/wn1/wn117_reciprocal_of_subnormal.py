@@ -32,11 +32,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from whynan.errors import UsageError
-from whynan.floats import format_of
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
-from whynan.rules.facts import base, excess, is_in_library_step, number_text, value
+from whynan.rules.facts import base, excess, is_in_library_step, number_text, smallest_normal, value
 from whynan.rules.intents import guard
 from whynan.rules.wording import derivative, exact_attempt, named_value_text, operand_source
 
@@ -46,7 +44,7 @@ def match(finding: Finding) -> Explanation | None:
     if finding.birth != "overflow" or is_in_library_step(finding) or name not in ("div", "true_divide", "reciprocal"):
         return None
     by = "self" if name == "reciprocal" else "other"
-    below, smallest, attempt = value(finding, by), _smallest_normal(finding.element.dtype), exact_attempt(finding)
+    below, smallest, attempt = value(finding, by), smallest_normal(finding.element.dtype), exact_attempt(finding)
     if below is None or attempt is None or smallest is None or not 0 < abs(below) < smallest:
         return None
     return Explanation(
@@ -56,13 +54,6 @@ def match(finding: Finding) -> Explanation | None:
         "further down than up, and the reciprocals of the smallest are out of range.",
         OPERATION,
     )
-
-
-def _smallest_normal(dtype: str) -> float | None:
-    try:
-        return format_of(dtype).tiny
-    except UsageError:
-        return None
 
 
 _LEAST: Final = "finfo(b).tiny * (0.25 + finfo(b).eps)"

@@ -34,7 +34,7 @@ from __future__ import annotations
 from whynan.records import Finding
 from whynan.rules.base import DERIVATIVE, Explanation, Rule
 from whynan.rules.facts import base, forward_base, forward_is_zero, is_zero, number_text, result, value
-from whynan.rules.intents import ROOT, ROOT_EPSILON
+from whynan.rules.intents import ROOT, ROOT_EPSILON, ROOT_OF_PRODUCT
 from whynan.rules.wording import forward_operand_source
 
 
@@ -59,4 +59,4 @@ def match(finding: Finding) -> Explanation | None:
     )
 
 
-RULE = Rule("WN301", "sqrt-at-zero", match, torch="all", fixes=(*ROOT, *ROOT_EPSILON))
+RULE = Rule("WN301", "sqrt-at-zero", match, torch="all", fixes=(*ROOT_OF_PRODUCT, *ROOT, *ROOT_EPSILON))

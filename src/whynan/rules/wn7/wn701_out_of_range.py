@@ -50,7 +50,7 @@ from whynan.rules.facts import (
     row,
     wider_formats_text,
 )
-from whynan.rules.intents import MAGNITUDE, MEAN_ROOT, NORM, SOFTMAX, reformulation, setting
+from whynan.rules.intents import MAGNITUDE, MEAN_ROOT, NORM, ROOT_OF_PRODUCT, SOFTMAX, reformulation, setting
 from whynan.rules.wording import Attempt, derivative, exact_attempt, growth_text, operands_text, operator_text
 
 # The result itself is out of range, or a partial sum or product of the same kind.
@@ -150,6 +150,7 @@ RULE = Rule(
         *NORM,
         *MEAN_ROOT,
         *MAGNITUDE,
+        *ROOT_OF_PRODUCT,
         setting(
             "torch.autocast with dtype=torch.bfloat16, which has the range of float32, or float32 for this operation",
             "float16",

@@ -1,0 +1,61 @@
+"""Rewrites that rules propose, proved in programs that have the expression in other spellings."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import whynan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+pytestmark = pytest.mark.proof
+
+ROOTS = """import torch
+
+
+def correlation(x, y):
+    dx, dy = x - x.mean(0), y - y.mean(0)
+    a, b = A, B
+    product = a * b
+    return (dx * dy).mean(0) / torch.sqrt(product)
+
+
+def target(x, y):
+    out = correlation(x, y).sum()
+    out.backward()
+    return out
+"""
+
+
+def small_inputs() -> tuple[torch.Tensor, torch.Tensor]:
+    """Columns whose variances are so small that their product has no room, or almost none."""
+    torch.manual_seed(0)
+    scales = torch.tensor([1.0, 1e-11])
+    return (torch.randn(8, 2) * scales).requires_grad_(), torch.randn(8, 2) * scales
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "status"),
+    [
+        ("(dx * dx).mean(0)", "(dy * dy).mean(0)", "verified"),
+        ("dx.square().sum(0) / 8", "(dy**2).sum(0) / 8", "verified"),
+        # of what may be below 0 the root of each is another function
+        ("dx.abs().mean(0) * dx[0]", "dy.abs().mean(0) * dx[0]", "rejected"),
+    ],
+)
+def test_the_root_of_a_product_is_that_of_its_factors(
+    a: str, b: str, status: str, loaded: Callable[[str], ModuleType]
+) -> None:
+    module = loaded(ROOTS.replace("A", a, 1).replace("B", b, 1))
+    report = whynan.explain(module.target, *small_inputs(), rerun=True)
+    fix = next(f for f in report.findings[0].fixes if f.title.startswith("sqrt(a) * sqrt(b)"))
+    assert fix.verdict.status == status, fix.verdict.why
+    if status == "verified":
+        assert fix.patch is not None
+        assert re.search(r"\+ .* / \((a\.sqrt\(\) \* b\.sqrt\(\)|torch\.sqrt\(a\) \* torch\.sqrt\(b\))\)", fix.patch)
