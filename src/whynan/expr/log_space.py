@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.match import Match, Missing, is_divisor
+from whynan.expr.scalars import is_scalar
 from whynan.expr.term import Term, coefficient, number, product_of, sum_of
 from whynan.floats import GREATEST_EXPONENTS
 from whynan.ops.table import TORCH
@@ -283,6 +284,8 @@ class LogSpace:
         if term.name == "number":
             return repr(math.log(term.value)) if term.value > 0 else "-inf"
         name = self._variable(term)
+        if not self.guards and is_scalar(self.reader, term.node):
+            return f"scalar_log({name})"
         log = f"log({self._guarded(name)})"
         return f"clamp({log}, min=finfo({name}).min)" if self.floors else log
 

@@ -68,6 +68,25 @@ def test_the_formula_is_the_same_logarithm_and_finite_where_the_exponential_is_n
     assert is_cured(text, edited, (X + shift, Y), (X, Y)) if shift else torch.allclose(*values(text, edited))
 
 
+@pytest.mark.parametrize(
+    ("before", "divisor", "written"),
+    [
+        ("b, t = x.size()", "t", "math.log(t)"),
+        ("b, t = x.shape", "(2 * t)", "math.log("),
+        ("t = len(x)", "t", "math.log(t)"),
+        ("t = y[0, 0]", "t", "torch.log(t)"),
+        ("b, t = y[:, :2].T", "t", "torch.log(t"),
+    ],
+)
+def test_the_logarithm_of_a_number_of_pythons_is_one(before: str, divisor: str, written: str) -> None:
+    last = f"torch.log(torch.exp(x).sum(1) / {divisor})"
+    text = function(f"{before}\nreturn {last}", "x, y")
+    found = mended(text, last)
+    assert written in found.edited
+    if written.startswith("math."):
+        assert is_cured(text, found.edited, (X + 200, Y), (X, Y))
+
+
 @pytest.mark.parametrize("branches", BRANCHES)
 def test_a_branch_that_is_not_chosen_may_be_out_of_the_domain_of_its_logarithm(branches: str) -> None:
     last = f"torch.log({branches})"

@@ -251,6 +251,8 @@ class Writer:
                 if not isinstance(held, Term) or operand is None:
                     raise UnwritableError(f"nothing there says what {whole} is")
                 return Written(self._with_operand(held.node, operand, self.replacement(value, match, counts)))
+            case ast.Call(func=ast.Name(id="scalar_log"), args=[ast.expr() as value]):
+                return Written(f"{self._module('math')}.log({self.replacement(value, match, counts).within(1)})")
             case ast.Call(func=ast.Name(id="freedom"), args=[ast.expr() as value, ast.Name(id=rows)]):
                 return self._freedom(self.replacement(value, match, counts), match.variables.get(rows))
             case ast.Call(func=ast.Name(id="count"), args=[ast.expr() as value, *rows]):
