@@ -236,6 +236,7 @@ CHAIN: Final[Mapping[str, Fields]] = {
     "bears": _field_privacy(text="operator", word="bad", flag="back"),
     "carries_on": _field_privacy(text="operator"),
     "times_zero": _field_privacy(text="operator"),
+    "infinity_times_zero": _field_privacy(text="operator"),
     "float64_differs": _field_privacy(text="operator", shown="result meant"),
     "made_of_bad": _field_privacy(text="operator", shown="result", word="bad"),
     "drops_nan": _field_privacy(text="operator"),

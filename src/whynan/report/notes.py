@@ -499,6 +499,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     ),
     "carries_on": "{operator} carries it on",
     "times_zero": "{operator} by 0 carries it on: 0 times NaN is NaN",
+    "infinity_times_zero": "{operator} by 0 makes NaN of it: 0 times Inf is NaN",
     "float64_differs": "{operator} gives {result:#}, where {meant:#} is the value in float64",
     "made_of_bad": "{operator} makes {result:#} of {bad}",
     "drops_nan": "{operator} drops NaN",

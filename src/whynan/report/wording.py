@@ -566,13 +566,18 @@ def stand_in_text(given: StandIn) -> str:
     lacks = _LACKS[given.lack].format(of=of)
     many = "some" if given.count is None else f"{given.count:,}"
     where = f" in {many} of {count_text(given.total, 'element')}" if given.total > 1 else ""
-    number = f" of value {given.output + 1}" if given.output else ""
+    number = f" of the {_ordinal(given.output)} result" if given.output else ""
     told = f"{lacks}{where}{number}: {_range_text(given.least, given.greatest)} is given"
     if given.exact_least is not None and given.exact_greatest is not None:
         exact = _range_text(given.exact_least, given.exact_greatest)
         is_exact = given.lack in ("beyond", "steep", "rounding")
         told += f" for {exact}" if is_exact else f", of what rounds to the same it may be {exact}"
     return f"{told}, and the gradient there is 0" if given.gradient_zero else told
+
+
+def _ordinal(index: int) -> str:
+    """What comes at an index from 0, in words where these are short."""
+    return ("first", "second", "third")[index] if index < 3 else f"{index + 1}th"
 
 
 def _range_text(least: Number, greatest: Number) -> str:

@@ -408,10 +408,18 @@ def backward_recurrence(finding: Finding) -> ChainLink | None:
 
 def product_hint(finding: Finding) -> str:
     """What is added to an explanation: that a mask which multiplies is no help."""
-    link = next((each for each in finding.chain if each.typed_summary.kind == "times_zero"), None)
+    kinds = ("times_zero", "infinity_times_zero")
+    link = next((each for each in finding.chain if each.typed_summary.kind in kinds), None)
     if link is None:
         return ""
-    line = f" at line {link.site.line}" if link.site is not None else ""
+    at, own = link.site, finding.site
+    is_elsewhere = at is not None and own is not None and at.file != own.file
+    line = "" if at is None else f" at {at.file}:{at.line}" if is_elsewhere else f" at line {at.line}"
+    if link.typed_summary.kind == "infinity_times_zero":
+        # a rule knows the statement that it is about
+        told = at is not None and own is not None and (at.file, at.line) != (own.file, own.line)
+        why = f" The product{line} multiplies it by 0, and 0 times Inf is NaN: a weight of 0 leaves nothing out."
+        return f"{why} Leave the term out of the sum where its weight is 0." if told else ""
     return (
         f" The product{line} multiplies it by 0, and 0 times NaN is NaN: a mask has to choose, as "
         "torch.where(mask, x, 0) does, ahead of the first operation that reads x: the gradient goes back through each."

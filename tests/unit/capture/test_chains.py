@@ -471,3 +471,16 @@ def test_a_mask_that_multiplies_is_said_to_leave_nan(name: str, masked: bool) ->
     assert said is masked
     if masked:
         assert "times_zero" in {link.typed_summary.kind for link in finding.chain}
+
+
+@pytest.mark.parametrize(("weight", "said"), [(0.0, True), (1.0, False), (-1.0, False)])
+def test_a_weight_of_zero_is_said_to_make_nan_of_an_infinity(weight: float, said: bool) -> None:
+    x = torch.tensor([1.0, 2.0])
+
+    def loss() -> Tensor:
+        term = (x / torch.tensor([0.0, 1.0])).mean()
+        return 1 + weight * term
+
+    finding = only(whynan.explain(loss))
+    assert ("multiplies it by 0, and 0 times Inf is NaN" in finding.explanation) is said
+    assert ("infinity_times_zero" in {link.typed_summary.kind for link in finding.chain}) is said

@@ -33,6 +33,17 @@ def test_the_operation_the_side_and_the_mask_are_told() -> None:
     assert found.line is not None
 
 
+def test_of_two_ways_the_one_that_a_mask_ends_is_told() -> None:
+    def branches(x: Tensor) -> Tensor:
+        root = torch.sqrt(x + 1)
+        share = x / torch.clamp(root, min=0.1)
+        return torch.where(x > 0, root + share, x)
+
+    found = left_out(branches, torch.tensor([-1.0, 2.0]))
+    assert found is not None
+    assert (found.op, found.mask) == ("aten.where.self", "x > 0")
+
+
 def test_a_way_through_a_broadcast_is_followed_to_all_its_elements() -> None:
     wide = torch.ones(3)
     some = torch.tensor([[True, False, False], [False, False, False]])

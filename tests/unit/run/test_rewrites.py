@@ -33,6 +33,21 @@ def target(x, y):
 """
 
 
+NOTHING = """import torch
+
+
+def target(x):
+    return torch.mean(x[x > 9])
+"""
+
+
+def test_an_idea_that_holds_is_told_once(loaded: Callable[[str], ModuleType]) -> None:
+    report = whynan.explain(loaded(NOTHING).target, torch.ones(3, requires_grad=True), rerun=True)
+    told = [fix.title for fix in report.findings[0].fixes if fix.verdict.status == "guarded"]
+    assert told
+    assert len(told) == len(set(told))
+
+
 def small_inputs() -> tuple[torch.Tensor, torch.Tensor]:
     """Columns whose variances are so small that their product has no room, or almost none."""
     torch.manual_seed(0)

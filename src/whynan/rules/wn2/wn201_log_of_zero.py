@@ -90,10 +90,7 @@ def match(finding: Finding) -> Explanation | None:
             _complement(operand_source(finding, "self"), finding)
             or (_EXACT if is_exact_zero(finding) else None)
             or (_LOGIT if _in_a_logit(finding) else None)
-            or (
-                "A probability that underflowed or a count of 0 is the usual operand"
-                + ("." if is_onnx(finding) else "; the gradient 1/x is Inf there as well.")
-            ),
+            or _usual(finding),
             OPERATION,
         )
     if name == "xlogy" and is_zero(finding, "other"):
@@ -115,6 +112,14 @@ def match(finding: Finding) -> Explanation | None:
             OPERATION,
         )
     return None
+
+
+def _usual(finding: Finding) -> str:
+    """What a 0 usually is, where the chain does not tell what this one is."""
+    told = any(link.role == "cause" for link in finding.chain)
+    usual = "" if told else "A probability that underflowed or a count of 0 is the usual operand. "
+    slope = "" if is_onnx(finding) else ", and its gradient 1/x is Inf there as well"
+    return f"{usual}The logarithm has a pole at 0{slope}."
 
 
 def _of_odds(finding: Finding) -> bool:

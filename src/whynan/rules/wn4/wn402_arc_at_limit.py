@@ -40,7 +40,7 @@ from whynan.rules.intents import BELOW_ONE, epsilon, guard
 from whynan.rules.wording import forward_operand_source, named_value_text, operand_source
 
 _DOMAINS = {
-    "acos": (-1.0, 1.0, "from -1 to 1", "1 / sqrt(1 - x²)"),
+    "acos": (-1.0, 1.0, "from -1 to 1", "-1 / sqrt(1 - x²)"),
     "asin": (-1.0, 1.0, "from -1 to 1", "1 / sqrt(1 - x²)"),
     "atanh": (-1.0, 1.0, "between -1 and 1", "1 / (1 - x²)"),
     "acosh": (1.0, math.inf, "from 1 upwards", "1 / sqrt(x² - 1)"),

@@ -78,6 +78,6 @@ RULE = Rule(
             )
             for name in ("eigh", "svd")
         ),
-        setting("eigvalsh or svdvals where only the values are needed"),
+        setting("the vectors without a gradient (detach()), or a formula that does without them"),
     ),
 )

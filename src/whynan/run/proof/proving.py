@@ -234,7 +234,9 @@ class _Proving:
         elif not any(fix.verdict.status == "verified" for fix in made):
             settings = (*self._in_bfloat16(finding, alone=not made), *settings)
         ranked = sorted((*arguments, *made), key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
-        return (*ranked, *settings)
+        # two spellings of one idea are one fix, where the first holds
+        first = {fix.title: fix for fix in reversed(ranked) if fix.verdict.status in APPLICABLE}
+        return (*(fix for fix in ranked if first.get(fix.title, fix) is fix), *settings)
 
     def _less_specific_fixes(
         self, finding: Finding, source: ProgramText, tried: Sequence[FixIntent]
@@ -453,12 +455,13 @@ class _Proving:
         from whynan.fixes.python import patch
         from whynan.run.proof.training_fixes import changes_of
         from whynan.source import sha256_of
+        from whynan.source.positions import file_of_site
 
         made: list[Fix] = []
         for change, verdict in changes_of(finding, self._user_texts(), self._course):
             digest = sha256_of(change.path)
             if digest is not None and self._hashes.setdefault(change.path, digest) == digest:
-                diff = patch(change.path, change.before, change.edited)
+                diff = patch(file_of_site(change.path), change.before, change.edited)
                 made.append(Fix(title=change.title, kind="source", patch=diff, verdict=verdict))
             if self._trials.is_over() or verdict.status in APPLICABLE:
                 break
@@ -470,6 +473,7 @@ class _Proving:
         from whynan.fixes.python import patch
         from whynan.run.proof.arguments import operand_proposals, proposals
         from whynan.source import sha256_of
+        from whynan.source.positions import file_of_site
 
         made: dict[str, Fix] = {}
         try:
@@ -484,7 +488,7 @@ class _Proving:
                         edited = ProgramText(os.path.abspath(edit.path), edit.before)
                         outcome = self._trials.outcome(finding, edited, edit.edited, makes_up=True, live=one.live)
                         verdict = tried_verdict(verdict, outcome)
-                    change = patch(edit.path, edit.before, edit.edited)
+                    change = patch(file_of_site(edit.path), edit.before, edit.edited)
                     made[change] = Fix(title=edit.title, kind="source", patch=change, verdict=verdict)
                 if self._trials.is_over():
                     break

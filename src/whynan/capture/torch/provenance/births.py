@@ -165,8 +165,7 @@ class BadEvents:
                 carried = entries.name_literals(carried, question, event, output)
             self._write(output, carried, row)
             self.damage.carry(row, old, output, i, carried)
-            masked = event.phase == "forward" and is_masked_by_product(question, output)
-            self._steps(verdict, event, operator, masked)
+            self._steps(verdict, event, operator, product_kind(question, output) if event.phase == "forward" else None)
 
     def _of_formula(self, event: Event, live: LiveEvent) -> int:
         """What an operation bore whose derivative has a constant in its formula: 2 / 0 in that of a `var` of one."""
@@ -342,11 +341,39 @@ class BadEvents:
     def _write(self, output: Tensor, carried: Tensor, row: Row, only: int = 0) -> None:
         self.context.label(output, carried, backward=row.phase in (1, 2), only=only)
 
-    def _steps(self, verdict: Verdict, event: Event, operator: Operator, masked: bool) -> None:
-        """Note this event on the path of every birth that it carries on; `masked`: though it multiplies by 0."""
-        said = Note.create("times_zero" if masked else "carries_on", operator=operator.base)
+    def _steps(self, verdict: Verdict, event: Event, operator: Operator, kind: str | None) -> None:
+        """Note this event on the path of every birth that it carries on; `kind`: how, if it multiplies by 0."""
+        said = Note.create(kind or "carries_on", operator=operator.base)
         link = ChainLink(role="step", op=event.op, phase=event.phase, site=event.site, typed_summary=said)
-        add_step(self.context.labels, self.context.labels.labels_in(verdict.carried), lambda: link, literals=masked)
+        add_step(
+            self.context.labels,
+            self.context.labels.labels_in(verdict.carried),
+            lambda: link,
+            literals=kind == "times_zero",
+        )
+
+
+def product_kind(question: Question, output: Tensor) -> str | None:
+    """The kind of note on a product that is NaN by a factor of 0; None where it is none."""
+    if question.name != "mul" or len(question.arguments[0]) < 2:
+        return None
+    if is_masked_by_product(question, output):
+        return "times_zero"
+    if output.dtype.is_complex or not bool(nan_mask(output).any()):
+        return None
+    first, second = question.arguments[0][:2]
+    weighed = any(
+        _is_zero(weight) and isinstance(term, torch.Tensor) and bool(term.isinf().any())
+        for weight, term in ((first, second), (second, first))
+    )
+    return "infinity_times_zero" if weighed else None
+
+
+def _is_zero(weight: Any) -> bool:
+    """Whether a factor is a single 0 that is given."""
+    if isinstance(weight, torch.Tensor):
+        return weight.dim() == 0 and not weight.requires_grad and bool(weight == 0)
+    return isinstance(weight, (int, float)) and weight == 0
 
 
 def is_masked_by_product(question: Question, output: Tensor) -> bool:

@@ -132,7 +132,9 @@ class Selections:
                 if not bool(kept_on.any()):
                     is_cut = not bool(read.any())
                     cut_from = held.writer if is_cut and left_out is None else cut_from
-                    left_out = left_out or (None if is_cut else event, name)
+                    # of several ways the one that a mask ends says more than one that a clamp does
+                    if left_out is None or (not (_chooses(left_out[0]) or is_cut) and _chooses(event)):
+                        left_out = None if is_cut else event, name
                     continue
                 kept_of.add(held.writer)
                 if len(ways) >= _WAYS or event.kept.out is None:
@@ -168,6 +170,11 @@ class Selections:
         mask = written.get(("other" if side == "self" else "self") if by == "either" else by)
         site, _ = self._context.sites.resolve(row.site, None)
         return Selection(op=row.operator.name, side=side, mask=mask, line=None if site is None else site.line)
+
+
+def _chooses(event: _Event | None) -> bool:
+    """Whether an operand of an event says which elements it keeps; None is a slice, which says nothing more."""
+    return event is None or event.base in TORCH.column("chooser")
 
 
 def _index(row: Row, kept: Operands, place: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int | slice, ...] | None:
