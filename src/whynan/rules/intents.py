@@ -254,6 +254,8 @@ ROOT_ABOVE: Final = (
     guard("0 where the operand is 0 or below", "rsqrt(x)", where_zero("x <= 0", "rsqrt({})", "x")),
 )
 """A root is 0 below 0 too."""
+ABOVE: Final = {ROOT[0]: ROOT_ABOVE[0]}
+"""Of a guard at 0 the one at 0 and below: for what comes to 0 by its own rounding."""
 ROOT_EPSILON: Final = (epsilon("a small number inside the root", "sqrt(x)", "sqrt(x + 1e-12)"),)
 ROOT_OF_PRODUCT: Final = tuple(
     reformulation(

@@ -25,6 +25,7 @@ from whynan.fixes.python.write import NAMINGS, UnwritableError
 from whynan.ops.signatures import CASTS, ELEMENTWISE, VIEWS
 from whynan.ops.table import TORCH
 from whynan.records.intents import FixIntent
+from whynan.rules.intents import ABOVE
 from whynan.source.calls import operator_of
 from whynan.source.text import Place, apply_edits, is_python, own_names, place_of, shortened
 
@@ -154,6 +155,7 @@ def candidates(
     spot = spots[0]
     left_out = None if finding.around is None else finding.around.left_out
     masked = left_out is not None and left_out.op.split(".")[1] in ("mul", "nan_to_num")
+    wanted = _with_all_below(spot, wanted)
     found = [*_double_where_candidates(spot, masked), *(_first_candidate(spots, intent) for intent in wanted)]
     found += _candidates_of_entry(spot, finding)
     if not any(isinstance(one, Candidate) and one.kind == "reformulation" for one in found):
@@ -170,6 +172,7 @@ def consistent_candidates(text: str, finding: Finding, intents: Sequence[FixInte
     spots = related_spots(text, finding)
     if isinstance(spots, str):
         return [Declined(intent.title, spots) for intent in wanted]
+    wanted = _with_all_below(spots[0], wanted)
     found = [one for masked in (False, True) for one in _double_where_candidates(spots[0], masked)]
     found += _candidates_of_entry(spots[0], finding)
     found += [one for at in spots for one in _log_space_candidates(at, finding.element.dtype)]
@@ -411,10 +414,22 @@ def _signs(spot: Spot, intent: FixIntent, match: Match, made: set[str]) -> list[
 
 def _is_never_negative(reader: Reader, term: Term) -> bool:
     """Whether it is seen in the function that an expression is 0 or above, whatever it reads."""
-    made = reader.expand(term)
-    return made is not None and any(
-        next(Matcher(reader).matches(wanted, made), None) is not None for wanted in _NEVER_NEGATIVE
-    )
+    made = reader.expand(term) or term
+    if made.name == "number":
+        return made.value >= 0
+    return any(next(Matcher(reader).matches(wanted, made), None) is not None for wanted in _NEVER_NEGATIVE)
+
+
+def _with_all_below(spot: Spot, intents: Sequence[FixIntent]) -> list[FixIntent]:
+    """The intents; a guard of a root at 0 is one at 0 and below, where a difference is what the root is taken of.
+
+    What is 0 there by rounding is as well a little less.
+    """
+    root = spot.reader.read(spot.birth)
+    of = root.operands[0] if root.operands else root
+    made = spot.reader.expand(of) or of
+    cancels = made.name == "add" and not all(_is_never_negative(spot.reader, part) for part in made.operands)
+    return [ABOVE.get(intent, intent) if cancels else intent for intent in intents]
 
 
 def _selection_candidate(

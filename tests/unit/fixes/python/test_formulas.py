@@ -20,6 +20,7 @@ from tests.unit.fixes.python.mended import (
 )
 from whynan.fixes.candidates import Candidate
 from whynan.fixes.python import candidates
+from whynan.rules.intents import ROOT
 
 X = torch.tensor([[0.5, 1.25, -2.0]])
 BAD = torch.tensor([[-300.0, 300.0, 0.0]])
@@ -87,3 +88,21 @@ def test_a_guard_is_judged_with_the_selection_around_it() -> None:
         assert found.kind == "guard"
         assert "zeros_like" in found.original.body
         assert torch.equal(called(found.original, {"x": X}), called(found.repaired, {"x": X}))
+
+
+@pytest.mark.parametrize(
+    ("body", "guard"),
+    [
+        ("return torch.sqrt(x - y)", "<= 0"),
+        ("d = x + 1.0\nreturn torch.sqrt(d)", "<= 0"),
+        ("return torch.sqrt(x * y + y**2)", "<= 0"),
+        ("return torch.sqrt((x - y) ** 2 + y**2 + 1e-9)", "== 0"),
+        ("return torch.sqrt((x - y).square().sum(-1))", "== 0"),
+        ("return torch.sqrt(x)", "== 0"),
+    ],
+)
+def test_a_root_of_a_difference_is_guarded_below_zero_too(body: str, guard: str) -> None:
+    site = body.rpartition("return ")[2]
+    found = mended(function(body, "x, y"), site, *ROOT)
+    assert f" {guard}" in found.edited
+    assert len({"<= 0", "== 0"} & {found.edited[i : i + 4] for i in range(len(found.edited))}) == 1
