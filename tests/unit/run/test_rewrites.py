@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import whynan
+from whynan.run.proof.local_proof import filled_with
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,3 +76,41 @@ def test_the_root_of_a_product_is_that_of_its_factors(
     if status == "verified":
         assert fix.patch is not None
         assert re.search(r"\+ .* / \((a\.sqrt\(\) \* b\.sqrt\(\)|torch\.sqrt\(a\) \* torch\.sqrt\(b\))\)", fix.patch)
+
+
+SUPPORT = """import torch
+
+
+def target(x):
+    y = torch.lgamma(3 - x)
+    invalid = x > 2
+    return y.masked_fill(invalid, FILL)
+
+
+def run(x):
+    target(x).exp().sum().backward()
+"""
+
+
+@pytest.mark.parametrize("fill", ['-float("inf")', "-torch.inf", "0.0"])
+def test_a_mask_that_is_made_below_is_written_out_and_its_infinity_is_meant(
+    fill: str, loaded: Callable[[str], ModuleType]
+) -> None:
+    module = loaded(SUPPORT.replace("FILL", fill))
+    report = whynan.explain(module.run, torch.tensor([0.5, 3.0, 1.0], requires_grad=True), rerun=True)
+    (fix,) = [fix for finding in report.findings for fix in finding.fixes if fix.title.startswith("a harmless operand")]
+    assert fix.verdict.status == "verified", fix.verdict.why
+    assert "torch.lgamma(torch.where(x > 2, 1, 3 - x))" in (fix.patch or "")
+
+
+@pytest.mark.parametrize(
+    ("body", "infinity"),
+    [
+        ("return y.masked_fill(m, float('-inf'))", -math.inf),
+        ("return torch.where(m, y, math.inf)", math.inf),
+        ("return torch.where(m, y, 0.0)", None),
+        ("y = x.masked_fill(m, -torch.inf)\nreturn y.exp()", None),
+    ],
+)
+def test_an_infinity_is_meant_where_a_mask_puts_it_last(body: str, infinity: float | None) -> None:
+    assert filled_with(body) == infinity

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.python.edit import Editor
 from whynan.fixes.python.formula import Edit
-from whynan.fixes.python.write import UnwritableError, Written, binding
+from whynan.fixes.python.write import ATOM, UnwritableError, Written, binding
 from whynan.ops.spelling import SYMBOLS
 from whynan.ops.table import TORCH
 from whynan.source.calls import function_of, operator_of
-from whynan.source.text import shortened
+from whynan.source.text import apply_edits, shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -133,10 +133,10 @@ def _harmless(reader: Reader, chosen: Selection | None, node: ast.expr, safe: fl
         return None
     title = f"a harmless operand where {shortened(reader.place.code(chosen.mask))} leaves the result out"
     try:
-        edits, imports = _edits(reader, chosen, node, safe)
+        edits, imports, made = _edits(reader, chosen, node, safe)
     except UnwritableError as error:
         return DoubleWhere(title, chosen.node, str(error))
-    return DoubleWhere(title, chosen.node, edits, imports, chosen.definitions)
+    return DoubleWhere(title, chosen.node, edits, imports, (*chosen.definitions, *made))
 
 
 def _is_read_elsewhere(reader: Reader, chosen: Selection) -> bool:
@@ -261,28 +261,51 @@ def _operands(place: Place, birth: Root) -> list[ast.expr]:
     return [*([birth.func.value] if is_method and isinstance(birth.func, ast.Attribute) else []), *birth.args]
 
 
-def _edits(reader: Reader, chosen: Selection, node: ast.expr, safe: float) -> tuple[list[Edit], set[str]]:
+def _edits(
+    reader: Reader, chosen: Selection, node: ast.expr, safe: float
+) -> tuple[list[Edit], set[str], list[Definition]]:
+    """The edits, what they need imported, and the definitions of what is written in its place."""
     place = reader.place
     if not reader.is_pure(chosen.mask):
         raise UnwritableError(f"{shortened(place.code(chosen.mask))} would be evaluated twice")
-    statement = place.statement(node)
-    for name in ast.walk(chosen.mask):
-        if isinstance(name, ast.Name) and reader.reaching.definitions_at(name) != reader.reaching.definitions_before(
-            statement, name.id
-        ):
-            raise UnwritableError(f"{name.id} of the mask is not known yet where the operand is read")
+    made: list[Definition] = []
+    mask = _mask_source(reader, chosen.mask, place.statement(node), made)
     if _is_guarded(reader, node, chosen.mask):
         raise UnwritableError("it is written so already")
     if not place.is_whole(node):
         raise UnwritableError("the position of the expression in its string is not known")
     editor = Editor(reader)
     writer = editor.writer(node)
-    mask = place.code(chosen.mask)
     if chosen.number:
         mask = f"{Written(mask, binding(mask)).within(3)} != 0"
     given = [place.code(node), repr(safe)]
     text = f"{writer.torch()}.where({mask}, {', '.join(given if chosen.when else given[::-1])})"
-    return [editor.replacement_edit(node, Written(text))], writer.imports
+    return [editor.replacement_edit(node, Written(text))], writer.imports, made
+
+
+def _mask_source(reader: Reader, mask: ast.expr, statement: ast.stmt, made: list[Definition]) -> str:
+    """The text of a mask at an earlier statement: what has its value only later is written out, and noted."""
+    place, reaching = reader.place, reader.reaching
+    start, edits = place.span(mask)[0], list[Edit]()
+    for name in ast.walk(mask):
+        if not isinstance(name, ast.Name) or reaching.definitions_at(name) == reaching.definitions_before(
+            statement, name.id
+        ):
+            continue
+        found = reaching.single_definition(name)
+        if (
+            found is None
+            or found.written
+            or not isinstance(found.value, ast.expr)
+            or not reader.is_pure(found.value)
+            or place.statement(found.value) is statement
+        ):
+            raise UnwritableError(f"{name.id} of the mask is not known yet where the operand is read")
+        text = _mask_source(reader, found.value, statement, made)
+        made.append(found)
+        first, last = place.span(name)
+        edits.append((first - start, last - start, text if mask is name else Written(text, binding(text)).within(ATOM)))
+    return apply_edits(place.code(mask), edits)
 
 
 def _is_guarded(reader: Reader, node: ast.expr, mask: ast.expr) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import inspect
 import math
+import re
 import sys
 import textwrap
 from dataclasses import dataclass, replace
@@ -101,7 +102,7 @@ def _judged(candidate: Candidate, visits: Visits, origin: Origin) -> FixVerdict:
         given,
         kind=candidate.kind,
         rounded=is_rounded,
-        infinite=origin.infinite,
+        infinite=filled_with(candidate.original.body) if origin.infinite is None else origin.infinite,
         widens=candidate.widens,
     )
 
@@ -478,6 +479,22 @@ def kind_of(original: Formula, repaired: Formula) -> FixKind:
     if any(0 < abs(n) <= _GREATEST_EPSILON for n in new_numbers - numbers):
         return "epsilon"
     return "reformulation"
+
+
+_INFINITY: Final = re.compile(r"(-?)(?:float\('([+-]?)inf(?:inity)?'\)|(?:math|torch|np|numpy)\.inf)")
+"""An infinity as a number of Python's, as it is unparsed."""
+
+
+def filled_with(body: str) -> float | None:
+    """The infinity that a formula puts where a mask says so, at its end: it is meant. None where it puts none."""
+    last = ast.parse(textwrap.dedent(body)).body[-1]
+    match last:
+        case ast.Return(value=ast.Call(func=ast.Attribute(attr="masked_fill" | "where")) as call):
+            found = (_INFINITY.fullmatch(ast.unparse(argument).lower()) for argument in call.args)
+            signs = [(one[1] + (one[2] or "")).replace("+", "") for one in found if one is not None]
+            return None if len(signs) != 1 else -math.inf if signs[0] == "-" else math.inf
+        case _:
+            return None
 
 
 def _written(body: str) -> tuple[set[str], set[float]]:

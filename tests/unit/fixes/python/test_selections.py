@@ -48,9 +48,28 @@ def test_it_is_not_made_a_third_time() -> None:
     assert declined(edited, "torch.where(x > 0, x, 1).log()") == ["it is written so already"]
 
 
-def test_a_mask_that_is_made_later_is_declined() -> None:
-    text = function("y = x.log()\nm = x > 0\nreturn torch.where(m, y, 0.0)")
-    assert declined(text, "x.log()") == ["m of the mask is not known yet where the operand is read"]
+@pytest.mark.parametrize(
+    ("later", "mask"),
+    [
+        ("m = x > 0", "torch.where(x > 0, x, 1).log()"),
+        ("x = x + 1\nm = x > 1", "torch.where((x + 1) > 1, x, 1).log()"),
+        ("k = x > 0\nm = k & (x < 9)", "torch.where((x > 0) & (x < 9), x, 1).log()"),
+    ],
+)
+def test_a_mask_that_is_made_later_is_written_out(later: str, mask: str) -> None:
+    text = function(f"y = x.log()\n{later}\nreturn torch.where(m, y, 0.0)")
+    edited = mended(text, "x.log()").edited
+    assert mask in edited
+    x, healthy = torch.tensor([0.0, 0.5]), torch.tensor([0.25, 0.5])
+    assert is_finite(computed(edited, x))
+    assert torch.equal(computed(edited, healthy)[0], computed(text, healthy)[0])
+
+
+@pytest.mark.parametrize("later", ["m = x.log() > y", "m = x > 0\nm &= x < 9"])
+def test_a_mask_that_is_made_of_what_is_not_there_yet_is_declined(later: str) -> None:
+    text = function(f"y = x.log()\n{later}\nreturn torch.where(m, y, 0.0)")
+    (why,) = declined(text, "x.log()")
+    assert "of the mask is not known yet where the operand is read" in why
 
 
 def test_a_mask_that_does_something_is_declined() -> None:
