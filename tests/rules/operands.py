@@ -102,6 +102,7 @@ for _part in ("softmax(x, d)", "exp(x)"):
         x=X,
         y=[1.0, 0.5, 1.0],
     )
+of("nanmedian(x, d, k)", {"x": [[INF - INF, INF - INF], [1.0, INF - INF]]}, x=[[0.5, 2.0, 1.0]])
 of("sqrt(a * b)", lambda f: {"a": [least(f) * 16, 1.0], "b": [least(f) * 16, 2.0]}, a=[0.5, 2.0], b=[0.25, 3.0])
 of(
     "c / sqrt(a * b)",

@@ -101,3 +101,21 @@ def test_the_same_operations_of_another_cause_are_left_to_others(
     program: Any, first: Callable[..., dict[str, str]]
 ) -> None:
     assert first(program)["rule"] == "WN101"
+
+
+def medians(*hidden: bool) -> object:
+    x = torch.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], requires_grad=True)
+    left = x.masked_fill(torch.tensor([[False] * 3, list(hidden)]), float("nan")).nanmedian(1)
+    left.values.sum().backward()
+    return x.grad
+
+
+def test_a_median_of_a_row_that_is_all_nan(first: Callable[..., dict[str, str]]) -> None:
+    said = first(lambda: medians(True, True, True))
+    assert said["rule"] == "WN601"
+    assert said["message"] == "nanmedian of a row that is NaN throughout has nothing left to choose of: it is NaN"
+    assert "multiplies" not in said["explanation"]
+
+
+def test_a_median_of_what_is_left_is_clean(clean: Callable[..., bool]) -> None:
+    assert clean(lambda: medians(True, False, True))

@@ -330,7 +330,7 @@ def explain(finding: Finding) -> Finding:
             "explanation": best.explanation
             + underflow(finding)
             + selection_hint(finding, rule.code)
-            + product_hint(finding)
+            + product_hint(finding, rule.code)
             + (skipped_steps_text(finding) if best.specificity > OUTCOME else ""),
             "matched": tuple(r.code for _, r in matches[1:]),
             "around": None,

@@ -406,11 +406,12 @@ def backward_recurrence(finding: Finding) -> ChainLink | None:
     return first if first is not None and first.typed_summary.values["back"] else None
 
 
-def product_hint(finding: Finding) -> str:
+def product_hint(finding: Finding, code: str) -> str:
     """What is added to an explanation: that a mask which multiplies is no help."""
     kinds = ("times_zero", "infinity_times_zero")
     link = next((each for each in finding.chain if each.typed_summary.kind in kinds), None)
-    if link is None:
+    if link is None or code == "WN601":
+        # where nothing was left of a row, the row is what is to be mended
         return ""
     at, own = link.site, finding.site
     is_elsewhere = at is not None and own is not None and at.file != own.file

@@ -114,3 +114,21 @@ def test_a_mask_that_is_made_below_is_written_out_and_its_infinity_is_meant(
 )
 def test_an_infinity_is_meant_where_a_mask_puts_it_last(body: str, infinity: float | None) -> None:
     assert filled_with(body) == infinity
+
+
+MEDIAN = """import torch
+
+
+def target(x, hidden):
+    middle, _ = x.masked_fill(hidden, float("nan")).nanmedian(dim=-1, keepdim=True)
+    loss = middle.sum()
+    loss.backward()
+    return loss
+"""
+
+
+def test_a_row_that_has_nothing_left_has_a_median_of_zero(loaded: Callable[[str], ModuleType]) -> None:
+    hidden = torch.tensor([[True, True, True], [True, False, False]])
+    report = whynan.explain(loaded(MEDIAN).target, torch.rand(2, 3, requires_grad=True), hidden, rerun=True)
+    fix = report.findings[0].fixes[0]
+    assert (fix.verdict.status, fix.title) == ("guarded", "0 where a row has nothing left")

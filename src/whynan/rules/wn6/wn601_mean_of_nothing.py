@@ -1,7 +1,7 @@
 """WN601 mean-of-nothing: a mean, a variance or a mean loss of no element, or a variance of one.
 
 What it is
-    mean of an empty tensor, a mean loss of an empty batch, a mean over what a mask or weights choose where they choose
+    mean of an empty tensor, nanmedian of a row of NaN, a mean loss of an empty batch, a mean over what a mask or weights choose where they choose
     nothing or over a segment without elements, or std and var with one element and correction 1.
 
 Why it breaks
@@ -60,6 +60,12 @@ _UNBIASED = "The variance divides by the count less the correction. That of a si
 
 def match(finding: Finding) -> Explanation | None:
     name = base(finding)
+    if finding.birth == "literal" and name == "nanmedian" and is_nan(finding):
+        return Explanation(
+            "nanmedian of a row that is NaN throughout has nothing left to choose of: it is NaN",
+            "Every element of the row is left out, as by a mask that chooses nothing. Give such a row a number.",
+            OPERATION,
+        )
     if finding.birth != "invalid" or not is_nan(finding):
         return None
     if name in TORCH.having("WN601"):
@@ -149,6 +155,11 @@ RULE = Rule(
             reformulation(OVER_COUNT_TITLE, f"{name}({arguments})", f"sum({loss} / count({loss}))", losses=loss)
             for name, arguments in _LOSSES
             for loss in (f"{name}({arguments}, reduction='none')",)
+        ),
+        guard(
+            "0 where a row has nothing left",
+            "nanmedian(x, d, k)",
+            "nanmedian(where(all(isnan(x), dim=d, keepdim=True), 0, x), dim=d, keepdim=k)",
         ),
         *QUOTIENT,
         *(
