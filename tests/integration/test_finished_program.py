@@ -600,36 +600,6 @@ def test_a_number_that_gathers_over_steps_is_led_back_from_the_start(
     assert done.stdout == by_python(tmp_path)
 
 
-SAVED = """\
-import os
-import tempfile
-import torch
-
-torch.manual_seed(0)
-model = torch.nn.Linear(6, 2)
-optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-for epoch in range(2):
-    for _ in range(3):
-        loss = model(torch.randn(16, 6)).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    hits = torch.zeros(3) + 0 * epoch
-    recall = hits.sum() / hits.sum()
-    print(epoch, recall.item())
-with tempfile.TemporaryDirectory() as folder:
-    torch.save(model.state_dict(), os.path.join(folder, "best.pt"))
-"""
-
-
-@pytest.mark.proof
-def test_what_a_program_writes_behind_a_bad_number_stands_against_no_proof(tmp_path: Path) -> None:
-    _, report = run(tmp_path, SAVED)
-    finding = [*report["findings"], *report["damaging"]][0]
-    assert (finding["site"]["line"], finding["rule"]) == (15, "WN101")
-    assert best(report)["status"] == "verified", best(report)
-
-
 RAISED = """\
 import torch
 from torch.distributions import Categorical

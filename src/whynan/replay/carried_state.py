@@ -225,8 +225,10 @@ def _inner_values(value: Any, *, beneath: bool) -> Iterator[tuple[Any, Any, Slot
         yield 1, value.__func__, None
     elif isinstance(value, nn.Module) or _owner(kind) is Owner.USER or (beneath and _owner(kind) is Owner.LIBRARY):
         attributes: dict[str, Any] = getattr(value, "__dict__", {})
+        # those of a class are no dict that could be written
+        is_written = type(attributes) is dict
         for key, inner in list(attributes.items()):
-            yield key, inner, _of_attribute(attributes, key)
+            yield key, inner, _of_attribute(attributes, key) if is_written else None
 
 
 def _closed_over(function: types.FunctionType) -> Iterator[tuple[Any, Any, Slot | None]]:

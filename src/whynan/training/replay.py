@@ -157,7 +157,7 @@ def replay(
     guard.here.replaying = True
     inside, guard.here.inside = guard.here.inside, False
     reached: list[StepEvidence] = []
-    failed = arrived = left_off = False
+    failed = arrived = False
     refused: list[OutsideAccess] = []
     left: list[object] = []
     """What a program leaves behind: the region is to see that it is held."""
@@ -372,10 +372,6 @@ def replay(
             if refused and not reached:
                 file, number = refused[0].where
                 why = f"it {refused[0].what} at {os.path.basename(file)}:{number}"
-                if reads and onward is not None:
-                    # whoever counts what it has read knows whether that was behind it
-                    reached.append(StepEvidence((), (), bad_loss=False))
-                    left_off = True
     finally:
         with ExitStack() as last:
             last.callback(_reset_guard, guard, losses, inside=inside)
@@ -392,7 +388,7 @@ def replay(
             ended=(failed or arrived) and not refused,
             uncalled=0 if exchanged is None else exchanged.uncalled,
         )
-    why = why if failed or left_off else ""
+    why = why if failed else ""
     if exchanged is None:
         return ReplayOutcome(reached[0], why, log=log, began_bad=began_bad)
     return ReplayOutcome(reached[0], why, shared=exchanged.shared, log=log, uncalled=exchanged.uncalled)

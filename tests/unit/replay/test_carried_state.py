@@ -186,3 +186,22 @@ def test_what_libraries_hold_is_not_held_for_it(monkeypatch: pytest.MonkeyPatch)
     del shard
     assert gone() is None
     assert beneath() == []
+
+
+class Counting(type):
+    """A class of the program's own kind, whose number of steps is an attribute of it."""
+
+    made = 0
+
+
+class Counted(metaclass=Counting):
+    pass
+
+
+def test_attributes_of_a_class_are_none_of_an_object() -> None:
+    state = CarriedState()
+    for number in range(4):
+        Counted.made = number
+        kept = state.now(lambda: [{"counted": Counted}])
+    assign(kept)
+    assert Counted.made == 3

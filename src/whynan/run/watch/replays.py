@@ -243,7 +243,7 @@ class ReplayRerunner:
         self._seconds = max(0.0, self._seconds - onward.used) if onward is not None else self._seconds
         report = with_surroundings(region.report, region.trace)
         if outcome.judged.is_good and not report.findings and not self._reads_again(outcome, path, before, after):
-            return f"replayed {way.where}, {outcome.why or 'it does not come to where it read the bad number'}"
+            return f"replayed {way.where}, it does not come to where it read the bad number"
         if not outcome.judged.is_good and not report.findings:
             # something bad is in the step all the same
             report = report.model_copy(update={"verdict": "inconclusive"})
