@@ -132,16 +132,16 @@ class CarriedState:
 
 def attributes_of(value: object) -> list[tuple[Slot, Any]]:
     """The numbers that an object of a library's holds by itself, as a trainer keeps the sum of its losses."""
-    attributes: Any = getattr(value, "__dict__", None)
+    attributes = _attributes(value)
     found: list[tuple[Slot, Any]] = []
     if isinstance(value, (type, nn.Module)) or type(attributes) is not dict:
         return found
     for key, held in list(attributes.items()):
         if isinstance(held, Tensor):
             if held.numel() <= _NUMBERS and _is_written_alone(held):
-                found += [_pair(_of_attribute(attributes, key)), _pair(_of_tensor(held))]
+                found += [_pair(_of_key(attributes, key)), _pair(_of_tensor(held))]
         elif isinstance(held, _PLAIN):
-            found.append(_pair(_of_attribute(attributes, key)))
+            found.append(_pair(_of_key(attributes, key)))
     return found
 
 
@@ -149,8 +149,30 @@ def _pair(slot: Slot) -> tuple[Slot, Any]:
     return slot, slot.read()
 
 
-def _of_attribute(attributes: dict[str, Any], key: str) -> Slot:
-    return Slot(lambda: attributes.get(key), lambda value: attributes.__setitem__(key, value))
+def _attributes(value: object) -> Any:
+    """The attributes of an object, for which no code of the program's is run."""
+    try:
+        return object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+
+
+def _of_key(held: dict[Any, Any], key: Any) -> Slot:
+    def write(value: Any) -> None:
+        if value is _NOTHING:
+            held.pop(key, None)
+        else:
+            held[key] = value
+
+    return Slot(lambda: held.get(key, _NOTHING), write)
+
+
+def _of_place(held: list[Any], number: int) -> Slot:
+    def write(value: Any) -> None:
+        if value is not _NOTHING and number < len(held):
+            held[number] = value
+
+    return Slot(lambda: held[number] if number < len(held) else _NOTHING, write)
 
 
 def _is_written_alone(tensor: Tensor) -> bool:
@@ -159,6 +181,7 @@ def _is_written_alone(tensor: Tensor) -> bool:
 
 
 _ALWAYS: Final = object()
+_NOTHING: Final = object()
 
 
 def assign(values: list[tuple[Slot, Any]]) -> None:
@@ -214,7 +237,7 @@ def _inner_values(value: Any, *, beneath: bool) -> Iterator[tuple[Any, Any, Slot
     if kind is dict or (kind is list and not _holds_numbers(value)):
         if len(value) <= _LONGEST:
             for key, inner in list(value.items() if kind is dict else enumerate(value)):
-                yield key, inner, Slot(lambda k=key: value[k], lambda v, k=key: value.__setitem__(k, v))
+                yield key, inner, _of_key(value, key) if kind is dict else _of_place(value, key)
     elif kind is list or kind is tuple:
         yield from ((key, inner, None) for key, inner in enumerate(value[:_LONGEST]))
     elif kind is types.FunctionType:
@@ -224,11 +247,11 @@ def _inner_values(value: Any, *, beneath: bool) -> Iterator[tuple[Any, Any, Slot
         yield 0, value.__self__, None
         yield 1, value.__func__, None
     elif isinstance(value, nn.Module) or _owner(kind) is Owner.USER or (beneath and _owner(kind) is Owner.LIBRARY):
-        attributes: dict[str, Any] = getattr(value, "__dict__", {})
+        attributes = _attributes(value)
         # those of a class are no dict that could be written
         is_written = type(attributes) is dict
         for key, inner in list(attributes.items()):
-            yield key, inner, _of_attribute(attributes, key) if is_written else None
+            yield key, inner, _of_key(attributes, key) if is_written else None
 
 
 def _closed_over(function: types.FunctionType) -> Iterator[tuple[Any, Any, Slot | None]]:

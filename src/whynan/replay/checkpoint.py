@@ -76,16 +76,18 @@ class FrameCheckpoint:
         None where one of the loops was seen to turn, where the frame has left it, or where the program gives a target
         another value, so that what the loop was given is not known.
         """
-        span = span_at(self.frame)
         inner = next((k for k, loop in enumerate(self.tail.loops) if loop.kind == "for"), None)
-        if span is None or inner is None or any(self.turns):
+        if inner is None or any(self.turns) or not self.stands_in(inner):
             return None
         loop = self.tail.loops[inner]
-        is_inside = (loop.body[0].lineno, loop.body[0].col_offset) <= (span.line, span.column)
-        ends = loop.body[-1].end_lineno or 0, loop.body[-1].end_col_offset or 0
-        if not is_inside or ends < (span.end_line, span.end_column):
-            return None
-        return None if loop.stored_before(ends[0] + 1, 0) & {*loop.targets} else inner
+        return None if loop.stored_before((loop.body[-1].end_lineno or 0) + 1, 0) & {*loop.targets} else inner
+
+    def stands_in(self, number: int) -> bool:
+        """Whether the frame is in the body of a loop still."""
+        span, body = span_at(self.frame), self.tail.loops[number].body
+        if span is None or (span.line, span.column) < (body[0].lineno, body[0].col_offset):
+            return False
+        return (span.end_line, span.end_column) <= (body[-1].end_lineno or 0, body[-1].end_col_offset or 0)
 
 
 @dataclass

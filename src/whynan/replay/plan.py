@@ -40,6 +40,10 @@ class TooLong(BaseException):
     """The replay has gone round a loop so often that it will not come to the step."""
 
 
+class UnseenTurn(BaseException):
+    """The replay has come to a turn of a loop that the program had not come to."""
+
+
 class ReplayPlan(Protocol):
     """One way to run what led to a step again."""
 
@@ -341,7 +345,8 @@ def _items(way: TailPlan, k: int) -> Iterator[Any]:
             rows.append(loop.item(turn.values))
     if not rows and k == way.standing.goes_round():
         rows.append(loop.item(way.standing.values))
-    return itertools.chain(_load_again(way, rows) if way.loads_again else rows, _repeat_last(rows))
+    known = _load_again(way, rows) if way.loads_again else rows
+    return itertools.chain(known, _repeat_last(rows) if rows else _unseen(way.standing, k))
 
 
 def _load_again(way: TailPlan, rows: list[Any]) -> Iterator[Any]:
@@ -369,7 +374,12 @@ def _with_batch_again(row: Any, loaded: Sequence[tuple[Any, Fetch]]) -> Any:
 
 def _repeat_last(rows: list[Any]) -> Iterator[Any]:
     for _ in range(_MOST_TURNS):
-        if not rows:
-            return
         yield rows[-1]
     raise TooLong
+
+
+def _unseen(standing: FrameCheckpoint, k: int) -> Iterator[Any]:
+    """The next turn of a loop that was in its first one still: it has not ended, as far as anybody knows."""
+    if standing.stands_in(k):
+        raise UnseenTurn
+    yield from ()

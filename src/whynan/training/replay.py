@@ -37,7 +37,7 @@ from whynan.replay.carried_state import assign
 from whynan.replay.checkpoint import stack
 from whynan.replay.mutable_state import Gradients, ObjectSnapshot
 from whynan.replay.open_files import own_modules, unpatched_modules
-from whynan.replay.plan import TooLong
+from whynan.replay.plan import TooLong, UnseenTurn
 from whynan.replay.sandbox import OutsideAccess, block_side_effects
 from whynan.replay.snapshot import ScalerState, restore, rng, same_bits
 from whynan.replay.time_limit import TimeLimit, obstacle
@@ -349,6 +349,9 @@ def replay(
                 why = "it runs in a CUDA graph, whose writes cannot be put back"
             except TooMuch:
                 why = "it writes more memory than can be kept meanwhile"
+            except UnseenTurn:
+                note_mended()
+                why = "it comes to a turn of a loop that was not seen"
             except TooLong:
                 why = "it goes round a loop"
             except CollectiveRefused as collective:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from typing import ClassVar
 
 import pytest
 import torch
@@ -205,3 +206,30 @@ def test_attributes_of_a_class_are_none_of_an_object() -> None:
         kept = state.now(lambda: [{"counted": Counted}])
     assign(kept)
     assert Counted.made == 3
+
+
+def test_what_a_step_takes_out_of_a_dict_or_a_list_is_put_back_where_there_is_a_place() -> None:
+    held, rows, state = {"pending": 1, "kept": 2}, [torch.zeros(100), torch.ones(100)], CarriedState()
+    kept = state.now(lambda: [{"held": held, "rows": rows}])
+    del held["pending"], rows[1]
+    held["kept"] = 3
+    assign(kept)
+    assert held == {"pending": 1, "kept": 2}
+    assert len(rows) == 1
+    assert [slot.read() for slot, _ in kept]
+
+
+class Asked:
+    """Has no attributes of its own, and code of its own for those that are missing."""
+
+    __slots__ = ()
+    asked: ClassVar[list[str]] = []
+
+    def __getattr__(self, name: str) -> object:
+        self.asked.append(name)
+        raise AttributeError(name)
+
+
+def test_no_code_of_the_program_runs_for_its_attributes() -> None:
+    CarriedState().now(lambda: [{"asked": Asked()}])
+    assert Asked.asked == []
