@@ -8,7 +8,7 @@ import math
 import pytest
 import torch
 
-from tests.unit.fixes.python.mended import all_of, computed, function, is_cured, mended
+from tests.unit.fixes.python.mended import all_of, called, computed, function, is_cured, mended
 from whynan.expr.from_python import Reader
 from whynan.expr.log_space import logarithms
 from whynan.fixes.candidates import Candidate
@@ -85,6 +85,16 @@ def test_the_logarithm_of_a_number_of_pythons_is_one(before: str, divisor: str, 
     assert written in found.edited
     if written.startswith("math."):
         assert is_cured(text, found.edited, (X + 200, Y), (X, Y))
+
+
+def test_names_that_were_given_other_values_meanwhile_are_followed() -> None:
+    before = "p = x[:, 0] * 2\np = torch.exp(p / 2)\nq = x.matmul(torch.eye(3))\nq = torch.exp(q).sum(1)"
+    text = function(f"{before}\nreturn -torch.log(p / q)", "x, y")
+    found = mended(text, "torch.log(p / q)")
+    assert is_cured(text, found.edited, (X + 200, Y), (X, Y))
+    values = {"x": X, "y": Y}
+    assert found.original.inputs == ("x",)
+    assert torch.allclose(called(found.original, values), called(found.repaired, values), atol=1e-6)
 
 
 @pytest.mark.parametrize("branches", BRANCHES)

@@ -528,6 +528,8 @@ def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definiti
     underflowed to.
     """
     chain = _sorted_definitions(spot, definitions)
+    if kind == "reformulation":
+        chain = _with_earlier_values(spot, root, chain)
     line = _line(spot, root, chain)
     if kind == "reformulation":
         return _from_first_call(spot, root, chain, line)
@@ -538,6 +540,25 @@ def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definiti
         except UnwritableError:
             break
     return chain, line
+
+
+def _with_earlier_values(spot: Spot, root: Root, chain: list[Definition]) -> list[Definition]:
+    """The definitions with those of the values that names had which the definitions give others."""
+    reader = spot.reader
+    for _ in range(_MOST_LEVELS):
+        with suppress(UnwritableError):
+            _line(spot, root, chain)
+            break
+        made = {d.name for d in chain}
+        pieces: list[Root] = [*(d.value for d in chain if d.value is not None), root]
+        read = [n for piece in pieces for n in _names(piece) if n.id in made]
+        found = [reader.reaching.single_definition(n) for n in read]
+        new = [d for d in found if d is not None and d not in chain and not d.written]
+        new = [d for d in dict.fromkeys(new) if isinstance(d.value, ast.expr) and reader.is_pure(d.value)]
+        if not new:
+            break
+        chain = _sorted_definitions(spot, [*chain, *new])
+    return chain
 
 
 def _from_first_call(spot: Spot, root: Root, chain: list[Definition], line: int) -> tuple[list[Definition], int]:
