@@ -289,10 +289,9 @@ def _of_list(held: list[Any]) -> Slot:
 
 def _of_tensor(tensor: Tensor) -> Slot:
     def write(value: Tensor) -> None:
-        # what is written is another version, which a graph refuses
+        # another version is refused by a graph that has saved it, and it is put back before that is differentiated
         if not same_bits([tensor], [value]):
-            with torch.no_grad():
-                tensor.copy_(value)
+            tensor.data.copy_(value)
 
     return Slot(lambda: tensor.detach().clone(), write)
 

@@ -233,3 +233,14 @@ class Asked:
 def test_no_code_of_the_program_runs_for_its_attributes() -> None:
     CarriedState().now(lambda: [{"asked": Asked()}])
     assert Asked.asked == []
+
+
+def test_what_a_graph_has_saved_can_be_differentiated_once_it_is_put_back() -> None:
+    network = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    kept = CarriedState().now(lambda: [{"network": network}])
+    loss = network(torch.rand(4, 2)).square().mean()
+    after = CarriedState().now(lambda: [{"network": network}])
+    assign(kept)
+    assign(after)
+    loss.backward()
+    assert network[0].weight.grad is not None
