@@ -15,10 +15,11 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, TypeGuard
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from whynan.capture.torch.shadow_memory import owns_elements
 from whynan.replay.open_files import go_to, is_read, position
@@ -65,6 +66,8 @@ class CarriedState:
         self._marks = 0
         self._seen: dict[Key, tuple[Any, Any]] = {}
         self._slots: dict[Key, Slot] = {}
+        self._statistics: dict[Key, tuple[Slot, Tensor]] = {}
+        """The running statistics of normalisations, which are read together."""
         self._beneath: dict[Key, Slot] = {}
         """Those of libraries."""
         self._seen_beneath: dict[Key, tuple[weakref.ref[Any], Any]] = {}
@@ -76,7 +79,13 @@ class CarriedState:
         if self._marks in _LOOKS:
             found = self._look(roots())
             first = found if self._marks <= _FIRST else []
-        return [(slot, slot.read()) for slot in (*first, *self._slots.values())]
+        return [*((slot, slot.read()) for slot in (*first, *self._slots.values())), *self._read_statistics()]
+
+    def _read_statistics(self) -> Iterator[tuple[Slot, Any]]:
+        if self._statistics:
+            slots, tensors = zip(*self._statistics.values(), strict=True)
+            with torch.no_grad():
+                yield from zip(slots, torch._foreach_mul(tensors, 1.0), strict=True)
 
     def beneath(self, roots: Callable[[], Iterable[dict[str, Any]]]) -> Callable[[], list[tuple[Slot, Any]]]:
         """What gives the places that move in libraries, with what they hold now.
@@ -99,6 +108,9 @@ class CarriedState:
         seen: dict[Key, tuple[Any, Any]] = {}
         found, left, roots = list[Slot](), _BUFFERS, list(roots)
         for key, holder, value, slot in _places(roots):
+            if slot is not None and value is _WITHOUT_VERSION:
+                self._statistics.setdefault(key, (slot, holder))
+                continue
             if slot is not None and isinstance(holder, Tensor) and holder.numel() <= min(left, _BUFFER):
                 found.append(slot)
                 left -= holder.numel()
@@ -175,19 +187,32 @@ def _of_place(held: list[Any], number: int) -> Slot:
     return Slot(lambda: held[number] if number < len(held) else _NOTHING, write)
 
 
+def _is_plain(value: Any) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor that has numbers; one that a lazy module has yet to make has none."""
+    return isinstance(value, Tensor) and not is_lazy(value)
+
+
 def _is_written_alone(tensor: Tensor) -> bool:
     """Whether a tensor is no other's view, and nothing that is trained or computed."""
-    return not tensor.requires_grad and owns_elements(tensor) and tensor.is_leaf and not tensor.is_inference()
+    is_computed = not _is_plain(tensor) or tensor.requires_grad or not tensor.is_leaf
+    return not is_computed and owns_elements(tensor) and not tensor.is_inference()
 
 
 _ALWAYS: Final = object()
+_WITHOUT_VERSION: Final = object()
 _NOTHING: Final = object()
 
 
 def assign(values: list[tuple[Slot, Any]]) -> None:
-    """Have the places hold that."""
+    """Have the places hold that; one that cannot be written leaves none of the others as it is."""
+    failed: list[Exception] = []
     for slot, value in values:
-        slot.write(value)
+        try:
+            slot.write(value)
+        except Exception as error:
+            failed.append(error)
+    if failed:
+        raise failed[0]
 
 
 def _places(roots: Iterable[dict[str, Any]], *, beneath: bool = False) -> Iterator[tuple[Key, Any, Any, Slot | None]]:
@@ -216,16 +241,16 @@ def _places(roots: Iterable[dict[str, Any]], *, beneath: bool = False) -> Iterat
                 held = (*value.__dict__.get("_modules", {}).values(), *buffers.values())
                 waiting.extend((inner, depth) for inner in held)
                 for statistics in map(buffers.get, _STATISTICS):
-                    if isinstance(statistics, Tensor) and statistics.numel() <= _BUFFER and id(statistics) not in known:
+                    if _is_plain(statistics) and statistics.numel() <= _BUFFER and id(statistics) not in known:
                         known.add(id(statistics))
-                        yield (id(statistics), None), statistics, _ALWAYS, _of_tensor(statistics)
+                        yield (id(statistics), None), statistics, _WITHOUT_VERSION, _of_tensor(statistics)
             if type(value) is list and _holds_numbers(value):
                 yield (id(value), None), value, [v if isinstance(v, _PLAIN) else id(v) for v in value], _of_list(value)
             for key, inner, slot in _inner_values(value, beneath=beneath):
                 if isinstance(inner, _PLAIN):
                     yield (id(value), key), value, inner, slot
                     continue
-                if slot is not None and isinstance(inner, Tensor) and inner.numel() <= _BUFFER:
+                if slot is not None and _is_plain(inner) and inner.numel() <= _BUFFER:
                     # one that is computed would hold its graph
                     yield (id(value), key), value, id(inner), slot if _is_written_alone(inner) else None
                 waiting.append((inner, depth + 1))

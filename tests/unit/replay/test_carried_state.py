@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from whynan.replay import carried_state
-from whynan.replay.carried_state import CarriedState, assign, attributes_of
+from whynan.replay.carried_state import CarriedState, Slot, assign, attributes_of
 from whynan.source.ownership import Owner
 
 
@@ -244,3 +244,25 @@ def test_what_a_graph_has_saved_can_be_differentiated_once_it_is_put_back() -> N
     assign(after)
     loss.backward()
     assert network[0].weight.grad is not None
+
+
+def test_a_lazy_normalisation_has_nothing_to_keep() -> None:
+    network, state = nn.Sequential(nn.Linear(2, 2), nn.LazyBatchNorm1d()), CarriedState()
+    for _ in range(4):
+        kept = state.now(lambda: [{"network": network, "last": network[1].running_mean}])
+    assign(kept)
+
+
+class Held:
+    def __init__(self, held: dict[str, int]) -> None:
+        self.__dict__ = held
+
+
+def test_what_cannot_be_written_leaves_no_other_place_as_it_is() -> None:
+    def refuse(_: object) -> None:
+        raise OSError("gone")
+
+    held = {"count": 2}
+    with pytest.raises(OSError, match="gone"):
+        assign([(Slot(lambda: 0, refuse), 1), *((slot, 1) for slot, _ in attributes_of(Held(held)))])
+    assert held["count"] == 1
