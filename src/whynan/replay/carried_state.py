@@ -68,24 +68,26 @@ class CarriedState:
         self._slots: dict[Key, Slot] = {}
         self._statistics: dict[Key, tuple[Slot, Tensor]] = {}
         """The running statistics of normalisations, which are read together."""
+        self._read: list[tuple[Slot, Any]] = []
         self._beneath: dict[Key, Slot] = {}
         """Those of libraries."""
         self._seen_beneath: dict[Key, tuple[weakref.ref[Any], Any]] = {}
 
-    def now(self, roots: Callable[[], Iterable[dict[str, Any]]]) -> list[tuple[Slot, Any]]:
-        """The places that move, with what they hold at this mark; `roots` gives the program's names."""
+    def now(self, roots: Callable[[], Iterable[dict[str, Any]]], *, behind_step: bool = True) -> list[tuple[Slot, Any]]:
+        """The places that move, with what they hold at this mark; `roots` gives the program's names.
+
+        `behind_step`: modules may have been called since the last mark, which move their statistics.
+        """
         self._marks += 1
         first: list[Slot] = []
         if self._marks in _LOOKS:
             found = self._look(roots())
             first = found if self._marks <= _FIRST else []
-        return [*((slot, slot.read()) for slot in (*first, *self._slots.values())), *self._read_statistics()]
-
-    def _read_statistics(self) -> Iterator[tuple[Slot, Any]]:
-        if self._statistics:
+        if self._statistics and (behind_step or len(self._read) != len(self._statistics)):
             slots, tensors = zip(*self._statistics.values(), strict=True)
             with torch.no_grad():
-                yield from zip(slots, torch._foreach_mul(tensors, 1.0), strict=True)
+                self._read = [*zip(slots, torch._foreach_mul(tensors, 1.0), strict=True)]
+        return [*((slot, slot.read()) for slot in (*first, *self._slots.values())), *self._read]
 
     def beneath(self, roots: Callable[[], Iterable[dict[str, Any]]]) -> Callable[[], list[tuple[Slot, Any]]]:
         """What gives the places that move in libraries, with what they hold now.

@@ -321,7 +321,8 @@ class Marks(threading.local):
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():
             if self._scaler is not None:
                 made.scaler = ScalerState(self._scaler)
-            made.moving = [*self._moving.now(lambda: _names(made)), *_of_libraries(made)]
+            moving = self._moving.now(lambda: _names(made), behind_step=kind != "model")
+            made.moving = [*moving, *_of_libraries(made)]
             # it is not held for it
             reference = weakref.ref(made)
             made.beneath = self._moving.beneath(lambda: () if (held := reference()) is None else _names(held))
