@@ -76,6 +76,8 @@ UNREACHED = frozenset(
         "Question.may_copy",
         # asked once of each class, before a program of these has come that far
         "_ancestors",
+        # where two operations leave out one result
+        "_chooses",
         # of an operation that cannot run without it
         "_numbers_wrapped",
         # of what torch makes of a zero tensor
