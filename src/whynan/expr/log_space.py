@@ -10,7 +10,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.match import Match, Missing, is_divisor
-from whynan.expr.scalars import is_scalar
 from whynan.expr.term import Term, coefficient, number, product_of, sum_of
 from whynan.floats import GREATEST_EXPONENTS
 from whynan.ops.table import TORCH
@@ -284,7 +283,7 @@ class LogSpace:
         if term.name == "number":
             return repr(math.log(term.value)) if term.value > 0 else "-inf"
         name = self._variable(term)
-        if not self.guards and is_scalar(self.reader, term.node):
+        if not self.guards and _is_scalar(self.reader, term.node):
             return f"scalar_log({name})"
         log = f"log({self._guarded(name)})"
         return f"clamp({log}, min=finfo({name}).min)" if self.floors else log
@@ -335,3 +334,54 @@ def logarithms(reader: Reader, term: Term, dtype: str) -> list[tuple[str, Match,
         if formula is not None and found.gains:
             made.setdefault(formula, (found.match, found.names))
     return [(formula, *rest) for formula, rest in made.items()]
+
+
+# -- Numbers of Python's, as far as a function shows that an expression is one --------------------------------------
+
+
+_METHODS: Final = ("size", "numel", "dim", "item")
+_BUILTINS: Final = ("len", "int", "float")
+
+
+def _is_scalar(reader: Reader, node: ast.AST | None) -> bool:
+    """Whether an expression is a number of Python's for certain: ``x.size(1)``, ``len(x)``, a part of ``x.shape``."""
+    match node:
+        case ast.Constant(value=int() | float()):
+            return True
+        case ast.UnaryOp(operand=operand):
+            return _is_scalar(reader, operand)
+        case ast.BinOp(left=left, right=right):
+            return _is_scalar(reader, left) and _is_scalar(reader, right)
+        case ast.Subscript(value=value, slice=index):
+            return _is_shape(value) and not isinstance(index, ast.Slice)
+        case ast.Call(func=ast.Name(id=name)):
+            return name in _BUILTINS and name not in reader.place.assigned_names
+        case ast.Call(func=ast.Attribute(attr=name)):
+            return name in _METHODS and not _is_shape(node)
+        case ast.Name():
+            return _is_scalar_name(reader, node)
+        case _:
+            return False
+
+
+def _is_scalar_name(reader: Reader, name: ast.Name) -> bool:
+    made = reader.reaching.single_definition(name)
+    if made is None or made.written or not isinstance(made.node, ast.Name):
+        return False
+    if made.value is not None:
+        return _is_scalar(reader, made.value)
+    statement = reader.place.statement(made.node)
+    if not isinstance(statement, ast.Assign) or not _is_shape(statement.value):
+        return False
+    return any(isinstance(target, ast.Tuple) and made.node in target.elts for target in statement.targets)
+
+
+def _is_shape(node: ast.AST) -> bool:
+    """Whether an expression is all sizes of a tensor."""
+    match node:
+        case ast.Attribute(attr="shape"):
+            return True
+        case ast.Call(func=ast.Attribute(attr="size"), args=[], keywords=[]):
+            return True
+        case _:
+            return False
