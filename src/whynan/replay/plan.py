@@ -180,11 +180,12 @@ class TailPlan:
         return [self.standing.values, self.standing.frame.f_locals, self.standing.frame.f_globals]
 
     def bound_anew(self, frames: Sequence[FrameType]) -> set[int]:
-        own, tail, kept, found = self.standing.frame, self.standing.tail, self.standing.values, set[int]()
+        kept, found = self.standing.values, set[int]()
+        stored_first = self.standing.tail.stored - self.standing.tail.live
         for frame in frames:
-            is_own = frame is own
+            is_own = frame is self.standing.frame
             for name, value in frame.f_locals.items():
-                if not is_own or name in tail.stored - tail.live or kept.get(name, value) is not value:
+                if not is_own or name in stored_first or kept.get(name, value) is not value:
                     found.add(id(value))
             if is_own:
                 return found

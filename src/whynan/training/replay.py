@@ -281,8 +281,10 @@ def replay(
         if way.scaler is not None:
             way.scaler.restore()
         assign(way.moving)
-        anew = {*way.bound_anew(frames), *(id(value) for _, value in moved)}
-        began_bad = not fault.whole and _holds_nan(t for t in contents.tensors if id(t) not in anew)
+        if onward is None and not fault.whole:
+            # of a trial nobody asks
+            anew = {*way.bound_anew(frames), *(id(value) for _, value in moved)}
+            began_bad = _holds_nan(t for t in contents.tensors if id(t) not in anew)
         for parameter in parameters:
             parameter.grad = None if parameter.grad is None else torch.zeros_like(parameter)
         with ExitStack() as entered:

@@ -348,18 +348,14 @@ class _Proving:
     def _producer_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The bound of a number where the program makes it, of which a library's code has no finite value."""
         from whynan.fixes.candidates import Declined
-        from whynan.fixes.python import patch, producer_edit, producer_of
-        from whynan.source.positions import file_of_site
+        from whynan.fixes.python import producer_edit, producer_of
 
         made = producer_of(finding)
         source = None if made is None else self._source(finding.model_copy(update={"site": made.site}), known=False)
         bounded = None if source is None else producer_edit(source.text, finding)
         if source is None or bounded is None or isinstance(bounded, Declined) or self._trials.is_over():
             return ()
-        outcome = self._trials.outcome(finding, source, bounded.edited, makes_up=True)
-        verdict = tried_verdict(FixVerdict(status="guarded", why=bounded.instead), outcome)
-        change = patch(file_of_site(source.path), source.text, bounded.edited)
-        return (Fix(title=bounded.title, kind="source", patch=change, verdict=verdict),)
+        return (self._stated_fix(finding, source, bounded.title, bounded.edited, bounded.instead),)
 
     def _mask_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The edits with which a mask chooses what a product with it has left NaN; up to the first that holds."""
@@ -408,18 +404,13 @@ class _Proving:
 
     def _uncast_fixes(self, finding: Finding, source: ProgramText) -> tuple[Fix, ...]:
         """The edit with which what autocast has no room for, as a layer, is in float32."""
-        from whynan.fixes.python import call_outside_autocast, patch
-        from whynan.source.positions import file_of_site
+        from whynan.fixes.python import call_outside_autocast
 
         made = call_outside_autocast(source.text, finding) if self._uses_autocast() else None
         if made is None or self._trials.is_over():
             return ()
-        title, edited = made
-        outcome = self._trials.outcome(finding, source, edited, makes_up=False)
         why = f"what autocast cast to {finding.element.dtype} is float32 there; run with it, the program is finite"
-        verdict = tried_verdict(FixVerdict(status="guarded", why=why), outcome)
-        change = patch(file_of_site(source.path), source.text, edited)
-        return (Fix(title=title, kind="source", patch=change, verdict=verdict),)
+        return (self._stated_fix(finding, source, *made, why, makes_up=False),)
 
     def _sample_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The edit that leaves out the samples of a loader's dataset that came in bad, where the program goes on."""
@@ -442,13 +433,19 @@ class _Proving:
         return ()
 
     def _omission_fix(self, finding: Finding, source: ProgramText, found: Omission) -> Fix:
+        return self._stated_fix(finding, source, found.title, found.edited, found.lost)
+
+    def _stated_fix(
+        self, finding: Finding, source: ProgramText, title: str, edited: str, why: str, *, makes_up: bool = True
+    ) -> Fix:
+        """An edit that is tried in the program alone, and guarded with what is stated of it."""
         from whynan.fixes.python import patch
         from whynan.source.positions import file_of_site
 
-        outcome = self._trials.outcome(finding, source, found.edited, makes_up=True)
-        verdict = tried_verdict(FixVerdict(status="guarded", why=found.lost), outcome)
-        change = patch(file_of_site(source.path), source.text, found.edited)
-        return Fix(title=found.title, kind="source", patch=change, verdict=verdict)
+        outcome = self._trials.outcome(finding, source, edited, makes_up=makes_up)
+        verdict = tried_verdict(FixVerdict(status="guarded", why=why), outcome)
+        change = patch(file_of_site(source.path), source.text, edited)
+        return Fix(title=title, kind="source", patch=change, verdict=verdict)
 
     def _training_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The changes of how the program trains, up to the first with which it does so without failing."""
