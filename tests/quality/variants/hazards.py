@@ -81,6 +81,11 @@ def narrow(f: torch.finfo) -> float:
     return 1.2 * math.sqrt(f.max)
 
 
+def under(f: torch.finfo) -> float:
+    """A number by whose square another that is nearer to 1 cannot be divided."""
+    return f.max**-0.35
+
+
 def zeros(*names: str) -> Callable[[torch.finfo], Values]:
     """The same zeros for each name, beside none."""
     return lambda _: {name: [0.0, 0.0, 0.0] for name in names}
@@ -137,6 +142,9 @@ slope(
     m=SEEN,
 )
 slope("WN510", "torch.where(torch.isnan(y), 0.0, (x - y) ** 2)", given(x=X, y=[1.0, NAN, 1.0]), x=X, y=Y)
+hazard("WN120", "x / y", lambda f: {"x": [1 / under(f), 1.0], "y": [under(f) ** 2, 1.0]}, x=X[:2], y=Y[:2])
+hazard("WN120", "x / (y * y)", lambda f: {"x": [1 / under(f), 1.0], "y": [under(f), 1.0]}, x=X[:2], y=Y[:2])
+hazard("WN120", "torch.div(x, y ** 2)", lambda f: {"x": [1 / under(f), 1.0], "y": [under(f), 1.0]}, x=X[:2], y=Y[:2])
 hazard("WN109", "x / torch.norm(x, dim=-1, keepdim=True)", zeros("x"), x=X)
 hazard("WN109", "x / torch.linalg.vector_norm(x, dim=-1, keepdim=True)", zeros("x"), x=X)
 hazard("WN109", "x * torch.rsqrt(torch.sum(x * x, -1, keepdim=True))", zeros("x"), x=X)
