@@ -7,7 +7,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from whynan.expr.pattern import binary, constant_value, is_sliced, sliced_source
-from whynan.expr.term import Term, apply_operator, bind_arguments, canonical_term, number, power, product_of, sum_of
+from whynan.expr.term import (
+    MULTIPLIED,
+    Term,
+    apply_operator,
+    bind_arguments,
+    canonical_term,
+    number,
+    power,
+    product_of,
+    sum_of,
+)
 from whynan.ops import signatures, spelling
 from whynan.source.calls import function_of, operator_of
 from whynan.source.dataflow import Reaching
@@ -377,7 +387,8 @@ def _inline(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | Non
         "mul": lambda: product_of(operands, own=term.own),
         "pow": lambda: power(operands[0], operands[1], own=term.own, divided=term.origin is not None),
     }.get(term.name, lambda: apply_operator(term.name, children, own=term.own))
-    return rebuilt()
+    made = rebuilt()
+    return replace(made, text=MULTIPLIED) if term.text == MULTIPLIED and made.name == "pow" else made
 
 
 def _leaf(inner: Reader, term: Term, arguments: dict[str, Term]) -> Term | None:

@@ -52,6 +52,10 @@ class Term:
         return next((child for name, child in self.children if name == parameter), None)
 
 
+MULTIPLIED: Final = "multiplied"
+"""The ``text`` of a square that is a product: its gradient is in range for longer than that of a power."""
+
+
 def number(value: float, node: Any = None) -> Term:
     """A constant."""
     return Term("number", value=float(value), key=("number", float(value)), node=node)
@@ -116,7 +120,7 @@ def _square_duplicates(items: list[Term], own: Nodes) -> list[Term]:
         if same is None:
             found.append(item)
         else:
-            found[same] = power(found[same], number(2), own=own)
+            found[same] = replace(power(found[same], number(2), own=own), text=MULTIPLIED)
     return found
 
 

@@ -417,17 +417,18 @@ class Guard:
             if probes is None:
                 ending = self._judge(optimizer, in_closure=True) or self._agrees(optimizer)
             elif probes.begin() and self._judges(optimizer):
-                ending = self._judge_first_point(optimizer)
+                ending = self._judge_first_point(optimizer, probes)
             else:
                 self._probed(probes)
         if ending is None:
             self.here.losses.clear()
         return ending
 
-    def _judge_first_point(self, optimizer: Any) -> BaseException | None:
+    def _judge_first_point(self, optimizer: Any, probes: Probes) -> BaseException | None:
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
             judged = gather_evidence(optimizer, self.here.losses)
-        return None if judged.is_good else self.report_fault(Fault(optimizer, self.attempts(optimizer), judged))
+        probes.is_told = not judged.is_good
+        return self.report_fault(Fault(optimizer, self.attempts(optimizer), judged)) if probes.is_told else None
 
     def _probed(self, probes: Probes) -> None:
         """A point has been tried: what is bad there is explained there, and told of only if the step keeps it."""
@@ -437,7 +438,11 @@ class Guard:
             probes.explained = self._explain(fault)
 
     def _finish_probes(self, probes: Probes) -> BaseException | None:
-        """A step of probes has ended: if it has spoilt the weights, they are as before it again."""
+        """A step of probes has ended: where it has spoilt the weights and is not to be, they are as before it again."""
         self.watched += 1
-        fault = probes.fault
-        return None if fault is None or not probes.restore_weights() else self._deliver(probes.explained, fault)
+        if probes.fault is None or not probes.spoilt_weights():
+            return None
+        ending = None if probes.is_told else self._deliver(probes.explained, probes.fault)
+        if ending is not None or self.here.is_left_out:
+            probes.restore_weights()
+        return ending

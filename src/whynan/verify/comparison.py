@@ -283,12 +283,18 @@ def made_up_size(
 
 
 def limit_objection(
-    old: Array, new: Array, around: Sequence[Array], healthy: Healthy | None, nearer: Callable[[], Sequence[Array]]
+    old: Array,
+    new: Array,
+    around: Sequence[Array],
+    healthy: Healthy | None,
+    nearer: Callable[[], Sequence[Array]],
+    scaled: Callable[[], Sequence[Array]] = list,
 ) -> Objection | None:
     """The first element that was bad and is a number now, but not the one that the values around it come to.
 
     At the edge of a domain these are on one side alone. Those ``nearer`` to the element come to the same: where they do
-    not, as at a pole, there is no limit.
+    not, as at a pole, there is no limit. Nor is there one where it is of these numbers alone, as that of a weighted mean
+    is of equal ones: the values around the same zeros, with other numbers beside them (``scaled``), come to nothing; left out where that is not asked.
     """
     if len(around) < 2:
         return None
@@ -298,6 +304,9 @@ def limit_objection(
     if wrong.any() and len(closer := nearer()) > 1:
         end, known, still = _come_to(closer, healthy)
         wrong &= ~known | (still & (np.abs(end - middle) <= _AT_LIMIT * size))
+    if wrong.any() and len(others := scaled()) > 1:
+        _, known, still = _come_to(others, healthy)
+        wrong &= ~known | still
     if not wrong.any():
         return None
     place = int(np.argmax(wrong))

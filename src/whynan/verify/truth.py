@@ -179,15 +179,24 @@ def nearest_values(original: TestedProgram, case: Case) -> dict[str, Any]:
 
 
 def values_around(
-    original: TestedProgram, case: Case, *, bits: int, side: float = BESIDE, gradients: bool = False
+    original: TestedProgram,
+    case: Case,
+    *,
+    bits: int,
+    side: float = BESIDE,
+    gradients: bool = False,
+    scaled: bool = False,
 ) -> dict[str, list[Any]]:
     """The exact outputs a little beside a captured input, on sides at random and above all, NaN where they are none.
 
     ``side``: how far, relative to an input or to a usual one; the opposite of it for the other sides. ``gradients``:
-    these, too. Raises ``UnknowableError``.
+    these, too. ``scaled``: beside the same zeros, with each other number times one of its own. Raises
+    ``UnknowableError``.
     """
     draw = np.random.default_rng(_SIGNS)
     inputs, moved = _inputs(case), list[dict[str, Any]]()
+    for name, tensor in _floats(case).items() if scaled else ():
+        inputs[name] = inputs[name] * draw.uniform(0.5, 1.5, tuple(tensor.shape))
     for number in range(_SIDES):
         beside = dict(inputs)
         for name, tensor in _floats(case).items():

@@ -263,8 +263,8 @@ class Judgement:
         """
 
         @cache
-        def around(side: float) -> dict[str, list[Any]]:
-            return self._values(values_around, case, bits=_BITS[case.sample.nature], side=side)
+        def around(side: float, *, scaled: bool = False) -> dict[str, list[Any]]:
+            return self._values(values_around, case, bits=_BITS[case.sample.nature], side=side, scaled=scaled)
 
         values = [(name, old) for name, (old, _) in case.old.items() if name.isdecimal()]
         changed = [name for name, old in values if mended(old, new[name]).any()]
@@ -289,6 +289,7 @@ class Judgement:
                     around(BESIDE).get(name, []),
                     healthy,
                     lambda name=name: around(BESIDE**2).get(name, []),
+                    lambda name=name: around(BESIDE, scaled=True).get(name, []),
                 )
             if found is not None:
                 raise RejectedError(wording.implausible_value_text(name, found))

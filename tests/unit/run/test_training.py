@@ -710,10 +710,14 @@ def fit_probing(model: nn.Linear, optimizer: Any, tried: list[float], *, wall: f
     return done
 
 
-def _probed(wall: float, *, search: str | None) -> tuple[Report, int, list[float], Tensor]:
+def _probing(search: str | None = None) -> tuple[nn.Linear, torch.optim.LBFGS]:
     model = nn.Linear(1, 1, bias=False)
     nn.init.zeros_(model.weight)
-    optimizer = torch.optim.LBFGS(model.parameters(), lr=6.0, line_search_fn=search)
+    return model, torch.optim.LBFGS(model.parameters(), lr=6.0, line_search_fn=search)
+
+
+def _probed(wall: float, *, search: str | None) -> tuple[Report, int, list[float], Tensor]:
+    model, optimizer = _probing(search)
     tried: list[float] = []
     done = -1
     with watch(optimizer) as w:
@@ -736,6 +740,21 @@ def test_a_bad_point_that_a_step_keeps_is_explained_and_put_back() -> None:
     assert (report.verdict, done) == ("nonfinite", -1), report.coverage.notes
     assert report.findings[0].step == 1
     assert weight.tolist() == [[0.0]]
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("wall", [4.0, -1.0], ids=["tried", "first"])
+def test_a_bad_point_that_a_step_keeps_stays_where_the_program_goes_on(wall: float) -> None:
+    """As it does by itself: also where the first point of a step is bad already."""
+    apart, _ = _probing()
+    fit_probing(apart, torch.optim.LBFGS(apart.parameters(), lr=6.0), [], wall=wall)
+    assert not apart.weight.isfinite().all()
+    model, optimizer = _probing()
+    with watch(optimizer, on_nonfinite="continue") as w:
+        fit_probing(model, optimizer, [], wall=wall)
+    assert {f.step for f in w.report.findings} == {1}
+    assert w.report.coverage.notes_of("more_bad_steps")[0].values["steps"] == 2
+    torch.testing.assert_close(model.weight, apart.weight, rtol=0, atol=0, equal_nan=True)
 
 
 def test_a_loss_that_is_bad_before_a_search_has_tried_anything_is_explained() -> None:

@@ -105,3 +105,16 @@ def test_where_nearer_values_come_to_another_number_there_is_no_limit(nearer: li
         np.array([-INF]), np.array([5.0]), around, HEALTHY, lambda: [np.array([value]) for value in nearer]
     )
     assert (found is not None) == is_limit
+
+
+@pytest.mark.parametrize(
+    ("scaled", "is_limit"),
+    [([[1.4], [1.4]], True), ([[1.4], [-0.7]], False), ([[1.4], [NAN]], True), ([], True)],
+)
+def test_what_equal_numbers_alone_come_to_is_no_limit(scaled: list[list[float]], is_limit: bool) -> None:
+    """As the mean of equal numbers with weights of 0: with other numbers it depends on the side."""
+    around = [np.array([1.0]), np.array([0.9999])]
+    found = limit_objection(
+        np.array([NAN]), np.array([0.0]), around, HEALTHY, lambda: around, lambda: [np.array(v) for v in scaled]
+    )
+    assert (found is not None) == is_limit

@@ -12,7 +12,7 @@ import numpy as np
 from whynan.expr.log_space import moved_operand
 from whynan.expr.match import Missing, is_divisor
 from whynan.expr.pattern import fold_constant, subscript_source
-from whynan.expr.term import Term, negate, sum_of
+from whynan.expr.term import MULTIPLIED, Term, negate, sum_of
 from whynan.ops import signatures
 from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
@@ -125,6 +125,7 @@ class Writer:
 
     def __post_init__(self) -> None:
         self._bound: dict[str, str] = {}
+        self._factors: dict[str, str] = {}
         self._depth = 0
 
     def torch(self) -> str:
@@ -162,13 +163,27 @@ class Writer:
             case "add":
                 return self._sum(term)
             case "pow":
-                base = self.term(term.operands[0]).within(7)
+                base = self.term(term.operands[0])
+                if term.text == MULTIPLIED and (factor := self._factor(term.operands[0], base)) is not None:
+                    return Written(f"{factor} * {factor}", 4)
+                base = base.within(7)
                 return Written(f"{base} ** {self.term(term.operands[1]).within(6)}", 6)
             case "leaf" | "slice":
                 raise UnwritableError("what it reads is written into there")
             case name:
                 arguments = {p: self.term(c) for p, c in term.children}
                 return self._call(name, list(arguments.values()), {})
+
+    def _factor(self, term: Term, written: Written) -> str | None:
+        """What a factor is read by that stands twice in a product; None where it can have no name above."""
+        if is_simple(written.text):
+            return written.within(5)
+        if self.naming != "above":
+            return None
+        if written.text not in self._factors:
+            self.moved.append(term)
+            self._factors[written.text] = self._bind_name(f"factor_{len(self._factors)}", written).text
+        return self._factors[written.text]
 
     def _number(self, value: float) -> Written:
         if not math.isfinite(value):
@@ -326,7 +341,7 @@ class Writer:
 
     def fresh(self, name: str) -> str:
         """A name that the file does not have."""
-        base = self.called.get(name) or ("operand" if len(name) == 1 else name)
+        base = self.called.get(name) or ("operand" if len(name) == 1 else name.removesuffix("_0"))
         taken = self.place.names | set(self._bound.values())
         candidates = [base, *(f"{base}_{i}" for i in range(2, 100))]
         return next(c for c in candidates if c not in taken)

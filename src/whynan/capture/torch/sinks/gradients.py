@@ -296,6 +296,8 @@ class Probes:
         self.optimizer = optimizer
         self.fault: Fault | None = None
         self.explained: Any = None
+        self.is_told = False
+        """Whether the step's first point was bad, which has been told of."""
         here = [local(p) for p in parameters_of(optimizer)]
         self._before = [(p, p.detach().clone()) for p in here if p is not None]
         self._begun = False
@@ -313,12 +315,15 @@ class Probes:
         return None
 
     @torch.no_grad()
-    def restore_weights(self) -> bool:
-        """Have the weights be as before, if one is NaN or Inf that was none; whether that was so."""
-        spoilt = any(bool((_not_finite(p) & torch.isfinite(before)).any()) for p, before in self._before)
-        for parameter, before in self._before if spoilt else ():
+    def spoilt_weights(self) -> bool:
+        """Whether the step has left a weight NaN or Inf that was none."""
+        return any(bool((_not_finite(p) & torch.isfinite(before)).any()) for p, before in self._before)
+
+    @torch.no_grad()
+    def restore_weights(self) -> None:
+        """Have the weights be as before the step."""
+        for parameter, before in self._before:
             parameter.copy_(before)
-        return spoilt
 
 
 # -- Several optimizers on the gradients of one backward ---------------------------------------------------------------
