@@ -18,7 +18,8 @@ Numbers: TypeAlias = "float | list[Numbers | None]"
 _CONVERSIONS: Final = frozenset("numpy.asarray numpy.ascontiguousarray numpy.array numpy.float32 numpy.float64".split())
 _COPIES: Final = frozenset(("astype", "copy"))
 _OF_NUMBERS: Final = (ast.Constant, ast.UnaryOp, ast.BinOp, ast.unaryop, ast.operator)
-_SCOPES: Final = (ast.Module, ast.FunctionDef, ast.AsyncFunctionDef)
+_FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+_SCOPES: Final = (ast.Module, *_FUNCTIONS)
 _LOOPS: Final = (ast.For, ast.AsyncFor, ast.While)
 _NAMED: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.ExceptHandler, ast.MatchAs, ast.MatchStar)
 _ARITHMETIC: Final[dict[type[ast.operator], str]] = {
@@ -94,6 +95,47 @@ def _numbers(syntax: Syntax, node: ast.expr) -> Numbers | None:
             return None
         case _:
             return None
+
+
+def is_declared_number(syntax: Syntax, node: ast.AST) -> bool:
+    """Whether an expression is of Python's numbers alone, as constants, defaults and annotations of parameters say."""
+    match node:
+        case ast.Constant():
+            return _number(node) is not None
+        case ast.UnaryOp(op=ast.USub(), operand=inner):
+            return is_declared_number(syntax, inner)
+        case ast.BinOp(left=left, right=right):
+            return is_declared_number(syntax, left) and is_declared_number(syntax, right)
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            stores = [n for n in syntax.parents if isinstance(n, ast.Attribute) and _stores(n, name)]
+            made = syntax.parents.get(stores[0]) if len(stores) == 1 else None
+            return isinstance(made, ast.Assign) and is_declared_number(syntax, made.value)
+        case ast.Name(id=name):
+            function = next((n for n in syntax.above(node) if isinstance(n, _FUNCTIONS)), None)
+            if function is None or all(name != given.arg for given in _parameters(function)):
+                return isinstance(end := _end(syntax, node), ast.Constant) and _number(end) is not None
+            stored = (n for n in ast.walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+            return all(n.id != name for n in stored) and _is_number_parameter(function, name)
+        case _:
+            return False
+
+
+def _parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
+    given = function.args
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs]
+
+
+def _is_number_parameter(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    defaults = [*[None] * (len(positional) - len(given.defaults)), *given.defaults, *given.kw_defaults]
+    for parameter, default in zip(_parameters(function), defaults, strict=True):
+        if parameter.arg == name:
+            declared = parameter.annotation
+            if isinstance(declared, ast.Name):
+                return declared.id in ("float", "int")
+            return isinstance(default, ast.Constant) and _number(default) is not None
+    return False
 
 
 def _number(constant: ast.Constant) -> float | None:

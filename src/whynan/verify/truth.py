@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,7 @@ from whynan.ops.table import TORCH
 from whynan.verify.arrays import array_of, dtype_name, is_float, tensors_in
 from whynan.verify.comparison import Truth, is_far, spacing, standing
 from whynan.verify.oracle import Unsupported, exact, noise_floors, noisy_outputs
+from whynan.verify.oracle.calls import names_in
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -28,6 +30,9 @@ _WITHIN: Final = 8
 """Of the distance to the next number, less than a quarter is rounded away on either side of a power of two."""
 _LOGARITHMS: Final = ("log", "xlogy")
 _LIGHT: Final = TORCH.having("elementwise", "pointwise", "reduction", "view", "movement", "see-through")
+_PRODUCTS: Final = TORCH.having("sum-of-products")
+_MOST_TERMS: Final = 1 << 20
+"""Of matrix products; so many are some seconds."""
 _BY_ELEMENT: Final = TORCH.having("elementwise", "pointwise")
 _SIDES: Final = 4
 BESIDE: Final = 1e-6
@@ -140,20 +145,36 @@ def takes_logarithms(original: TestedProgram, case: Case) -> bool:
 
 def is_by_element(original: TestedProgram, case: Case) -> bool:
     """Whether all that the original computes is of one element of each of its operands, as far as that is known."""
-    return _computes_only(original, case, _BY_ELEMENT)
-
-
-def is_light(original: TestedProgram, case: Case) -> bool:
-    """Whether the exact values of a large case are soon had: no gradient is asked for, and each number is read once."""
-    return not case.sample.needs_grad and _computes_only(original, case, _LIGHT)
-
-
-def _computes_only(original: TestedProgram, case: Case, operators: frozenset[str]) -> bool:
     try:
         program = original.oracle_program(case.sample.arguments, case.sample.needs_grad)
     except UnknowableError:
         return False
-    return all(base_name(step.op).rstrip("_") in operators for step in program.steps)
+    return all(base_name(step.op).rstrip("_") in _BY_ELEMENT for step in program.steps)
+
+
+def is_light(original: TestedProgram, case: Case) -> bool:
+    """Whether the exact values of a large case are soon had: no gradient is asked for, and each number is read once.
+
+    Or so few times in a matrix product that all of its terms are not many.
+    """
+    if case.sample.needs_grad:
+        return False
+    try:
+        program = original.oracle_program(case.sample.arguments, case.sample.needs_grad)
+    except UnknowableError:
+        return False
+    sizes = {name: math.prod(shape) for name, shape in program.shapes.items()}
+    terms = 0.0
+    for step in program.steps:
+        sizes.update(zip(step.outputs, map(math.prod, step.shapes), strict=True))
+        operator = base_name(step.op).rstrip("_")
+        if operator in _PRODUCTS:
+            # n k, k m and n m of two matrices come to the square of n k m
+            read = (sizes.get(name, 1) for name in names_in(dict(step.arguments)))
+            terms += math.sqrt(math.prod(read) * math.prod(sizes[name] for name in step.outputs))
+        elif operator not in _LIGHT:
+            return False
+    return terms <= _MOST_TERMS
 
 
 def nearest_values(original: TestedProgram, case: Case) -> dict[str, Any]:

@@ -65,7 +65,7 @@ _MOST: Final = 160
 _MOST_WHOLE: Final = 4096
 """The same of one that does not fail any more when it is cut down, as a product of very many factors."""
 _MOST_LIGHT: Final = 1 << 19
-"""The same where each of its numbers is read once, as in a sum of very many."""
+"""The same where each of its numbers is read once, as in a sum of very many, or soon."""
 _ABOUT: Final = 4.0
 """So far may a logarithm be off that is known by its rounding alone."""
 

@@ -206,21 +206,30 @@ class _Piece:
         return found if cast_back else replace(found, widens=True)
 
     def uncast(self) -> Candidate:
-        """What autocast casts to a half format as it was; raises ``UnwritableError`` where nothing is in float32."""
+        """What autocast casts to a half format as it was, and what is of one in float32 beside it.
+
+        Raises ``UnwritableError`` where nothing is in float32.
+        """
         births = [b for b in self._births if self._way.end is b or self._way.end in self._place.above(b)]
         births += [b for b in self._births if any(b is d.value for d in self._way.definitions)]
-        cast = [operand for birth in births for operand in _parts(birth) if self._is_single(operand)]
-        if not cast:
+        single = [operand for birth in births for operand in _parts(birth) if self._is_single(operand)]
+        if not single:
             raise UnwritableError("nothing that it reads is known to be in float32")
+        half = [operand for birth in births for operand in self._operands(birth) if operand not in single]
+        ran = self._with_calls(single, f".to({self._written})")
+        if half:
+            return replace(self._with_calls(half, ".float()"), original=ran.repaired, widens=True)
+        return replace(ran, original=ran.repaired, repaired=ran.original, edited=self._place.text, widens=True)
+
+    def _with_calls(self, operands: list[ast.expr], call: str) -> Candidate:
+        """The way with a call behind each of some operands."""
         imports: set[str] = set()
-        edits = self._edits(sorted(dict.fromkeys(cast), key=self._place.span), None, imports, f".to({self._written})")
-        edited = Edited(self._way.end, edits, imports)
+        edits = self._edits(sorted(dict.fromkeys(operands), key=self._place.span), None, imports, call)
         title = f"{shortened(self._place.code(self._spot.birth))} in float32"
-        found = build_candidate(
-            self._spot, title, "reformulation", self._way.end, self._way.definitions, edits, imports, [edited]
+        end, edited = self._way.end, Edited(self._way.end, edits, imports)
+        return build_candidate(
+            self._spot, title, "reformulation", end, self._way.definitions, edits, imports, [edited]
         )
-        original, repaired, text = found.repaired, found.original, self._place.text
-        return replace(found, original=original, repaired=repaired, edited=text, widens=True)
 
     # -- what is read on the way
 

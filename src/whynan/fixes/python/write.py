@@ -16,6 +16,7 @@ from whynan.expr.term import MULTIPLIED, Term, negate, sum_of
 from whynan.ops import signatures
 from whynan.ops.table import TORCH
 from whynan.source.calls import operator_of
+from whynan.source.definitions import is_declared_number
 from whynan.source.text import apply_edits
 
 if TYPE_CHECKING:
@@ -43,10 +44,28 @@ _COMPARED: Final[dict[type[ast.cmpop], str]] = {
 ATOM: Final = 8
 _OVER_ALL: Final = frozenset({"softmax", "log_softmax", "logsumexp"})
 _SOFTMAX: Final = frozenset({"softmax", "log_softmax"})
+_OF_NUMBERS: Final = frozenset({"exp", "log", "log1p", "sqrt"})
+"""What ``math`` has of operators, for numbers of Python's."""
 _OF_NUMPY: Final = {"dim": "axis", "keepdim": "keepdims"}
 """NumPy's names of parameters."""
 
 
+_CONSTANTS: Final = {
+    value: text
+    for text, value in (
+        ("math.pi", math.pi),
+        ("2 * math.pi", 2 * math.pi),
+        ("math.sqrt(2)", math.sqrt(2)),
+        ("math.sqrt(math.pi)", math.sqrt(math.pi)),
+        ("math.sqrt(2 * math.pi)", math.sqrt(2 * math.pi)),
+        ("math.log(2)", math.log(2)),
+        ("math.log(10)", math.log(10)),
+        ("math.log(math.pi)", math.log(math.pi)),
+        ("math.log(2 * math.pi)", math.log(2 * math.pi)),
+        ("0.5 * math.log(2 * math.pi)", 0.5 * math.log(2 * math.pi)),
+    )
+}
+"""Numbers that formulas are made of, as a reader knows them."""
 Naming = Literal["above", "within", "nowhere"]
 """Where what is read several times is given a name."""
 NAMINGS: Final[tuple[Naming, ...]] = ("above", "within", "nowhere")
@@ -188,6 +207,11 @@ class Writer:
     def _number(self, value: float) -> Written:
         if not math.isfinite(value):
             return Written(f'float("{value}")')
+        known = _CONSTANTS.get(abs(value))
+        if known is not None and "math" in self.visible.values():
+            name = next(name for name, meaning in self.visible.items() if meaning == "math")
+            text = known.replace("math", name)
+            return Written(f"-{text}", 5) if value < 0 else Written(text, binding(text))
         text = repr(int(value)) if value == int(value) and abs(value) < 1e15 else repr(value)
         return Written(text, 5 if value < 0 else ATOM - 1)
 
@@ -351,6 +375,8 @@ class Writer:
             return self.replacement(ast.IfExp(*node.args), match, counts)
         if name != "where" and node.args and _number_in(node.args[0], match) is not None:
             raise UnwritableError(f"{ast.unparse(node.args[0])} is a number there")
+        if name in _OF_NUMBERS and len(node.args) == 1 and self._are_numbers(node.args[0], match):
+            return Written(f"{self._module('math')}.{name}({self.replacement(node.args[0], match, counts).within(1)})")
         values: list[Written] = []
         keywords: dict[str, Written] = {}
         parameters = signatures.SIGNATURES.get(signatures.canonical(name)[0], ("input",))
@@ -400,7 +426,11 @@ class Writer:
         called = {n.func for n in ast.walk(node) if isinstance(n, ast.Call)}
         values = [match.variables.get(n.id) for n in ast.walk(node) if isinstance(n, ast.Name) and n not in called]
         terms = [value.node for value in values if isinstance(value, Term) and isinstance(value.node, ast.expr)]
-        return bool(terms) and len(terms) == len(values) and {self.place.code(term) for term in terms} <= self.numbers
+        return (
+            bool(terms)
+            and len(terms) == len(values)
+            and all(self.place.code(term) in self.numbers or is_declared_number(self.place, term) for term in terms)
+        )
 
     def _over_all(self, name: str, operand: Written) -> Written:
         """An operator that asks for a dimension, over all elements."""
