@@ -402,6 +402,22 @@ def _on_pole(finding: Finding) -> tuple[object, ...] | None:
     return None if at is None or at.expression is None else (at.expression, at.index, at.value)
 
 
+def _divide_by_one_name(one: Finding, other: Finding) -> bool:
+    """Whether two expressions of one function, of which one may fail in its derivative, have one variable on a pole."""
+    mine, yours = (_name_on_pole(finding) for finding in (one, other))
+    same = mine is not None and mine == yours and one.step == other.step
+    return same and _function(one) == _function(other) and one.element.index == other.element.index
+
+
+def _name_on_pole(finding: Finding) -> str | None:
+    """The variable that is on a pole of the operation of a birth, or of the one that a birth differentiates."""
+    behind = finding.phase == "backward" and finding.forward_op is not None
+    op, read = (finding.forward_op, finding.forward_operands) if behind else (finding.op, finding.element.operands)
+    name, poles = TORCH.poles.get(base_name(op or "").rstrip("_"), ("", ()))
+    at = next((o.expression for o in read if o.name == name and o.value in poles), None)
+    return at if at is not None and at.isidentifier() else None
+
+
 def _end_alike(mine: Sequence[ChainLink], yours: Sequence[ChainLink]) -> bool:
     """Whether the last of some causes are known and the same, in place and numbers."""
     last, other = ([(link.op, link.site, link.typed_summary) for link in links[-1:]] for links in (mine, yours))
@@ -523,6 +539,7 @@ _ALIKE: Final = (
     _read_one_zero,
     _one_edit,
     _stand_on_one_pole,
+    _divide_by_one_name,
     _fail_on_one_number,
     _leave_one_range,
     _are_of_one_cut,

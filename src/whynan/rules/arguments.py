@@ -122,7 +122,8 @@ OPERANDS: Final = (
         0,
         "float",
         "a sample between 0 and 1, at neither",
-        f"where(x == 0, finfo(x).tiny, where(x == 1, {_BELOW_ONE}, x))",
+        # as far from the one end as a number below 1 is from the other
+        f"where(x == 0, finfo(x).eps / 2, where(x == 1, {_BELOW_ONE}, x))",
     ),
     OperandIntent(
         _ENDS,

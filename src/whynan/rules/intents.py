@@ -270,9 +270,9 @@ SOFTMAX: Final = (
         "softmax(x) instead of exp(x) / sum(exp(x))", "exp(x) / unsqueeze(sum(exp(x), d), d)", "softmax(x, d)"
     ),
     reformulation(
-        "exp(x - logsumexp(x)) instead of exp(x) / sum(exp(x))",
+        "softmax(x) of all elements instead of exp(x) / sum(exp(x))",
         "exp(x) / sum(exp(x))",
-        "exp(x - logsumexp(flatten(x), 0))",
+        "view_as(softmax(flatten(x), 0), x)",
     ),
 )
 """A softmax by hand."""

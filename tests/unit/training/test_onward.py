@@ -76,6 +76,14 @@ def test_a_huge_gradient_that_an_optimizer_stands_is_no_harm(loaded: Callable[[s
     assert verdict_of(loaded(program("Rprop([w], lr=1e-4)", HUGE))).status == "guarded"
 
 
+def test_a_fix_after_which_the_losses_are_far_larger_is_not(loaded: Callable[[str], ModuleType]) -> None:
+    """Finite as all of them are: a rate with which each step is five times as long as the one before."""
+    verdict = verdict_of(loaded(program("SGD([w], lr=0.01)", "(root + w ** 2).sum()", rate=3.0)))
+    assert verdict.status == "unverified"
+    assert "with it the loss, at most 4.28 before, is " in verdict.why
+    assert " as a rule in the steps after that" in verdict.why
+
+
 def test_a_fix_after_which_the_step_spoils_the_weights_is_not(loaded: Callable[[str], ModuleType]) -> None:
     verdict = verdict_of(loaded(program("SGD([w], lr=0.01)", HUGE, rate=1e30)))
     assert verdict.status == "unverified"

@@ -227,9 +227,7 @@ class _Piece:
         edits = self._edits(sorted(dict.fromkeys(operands), key=self._place.span), None, imports, call)
         title = f"{shortened(self._place.code(self._spot.birth))} in float32"
         end, edited = self._way.end, Edited(self._way.end, edits, imports)
-        return build_candidate(
-            self._spot, title, "reformulation", end, self._way.definitions, edits, imports, [edited]
-        )
+        return build_candidate(self._spot, title, "reformulation", end, self._way.definitions, edits, imports, [edited])
 
     # -- what is read on the way
 

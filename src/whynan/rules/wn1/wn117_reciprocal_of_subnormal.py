@@ -35,7 +35,7 @@ from typing import Final
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, excess, is_in_library_step, number_text, smallest_normal, value
-from whynan.rules.intents import guard
+from whynan.rules.intents import SOFTMAX, guard
 from whynan.rules.wording import derivative, exact_attempt, named_value_text, operand_source
 
 
@@ -65,6 +65,7 @@ RULE = Rule(
     "reciprocal-of-subnormal",
     match,
     fixes=(
+        *SOFTMAX,
         guard(
             "a denominator of at least the smallest magnitude that has a reciprocal",
             "a / b",

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from whynan.rules.base import Rule
 from whynan.rules.expressions import match_exponential
-from whynan.rules.intents import BOUNDED, reformulation
+from whynan.rules.intents import BOUNDED, BOUNDED_EXPONENT, reformulation
 
 RULE = Rule(
     "WN211",
@@ -47,5 +47,6 @@ RULE = Rule(
         reformulation("-logsigmoid(-x) instead of log(1 + exp(x))", "log(1 + exp(x))", "-logsigmoid(-x)"),
         reformulation("softplus(x) instead of log(1 + exp(x))", "log(1 + exp(x))", "softplus(x)"),
         *BOUNDED,
+        *BOUNDED_EXPONENT,
     ),
 )

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import ast
 import difflib
+import math
+import statistics
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from whynan.floats import format_of
+from whynan.floats import format_of, format_value
 from whynan.records import APPLICABLE
 from whynan.source.text import place_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from whynan.records import Finding, FixVerdict, Report, Site
+    from whynan.run.proof.reruns import EditedRun
+
+_ASTRAY: Final = 100.0
+"""A training whose losses are so many times as large as before is spoilt, though nothing in it is NaN or Inf."""
+_FEWEST: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +37,18 @@ class EditOutcome:
     ends_badly: bool = False
     went_on: str | None = None
 
-    def after(self, bad: str | None, further: int | None) -> EditOutcome:
-        """The same with what became bad in the steps after that, or with how many the program made past its guard."""
+    def after(self, ran: EditedRun) -> EditOutcome:
+        """The same with what became bad, or far larger than before, in the steps after that, or how many there were."""
+        bad = ran.bad or _gone_astray(ran)
         if bad is not None:
             remains = bad if self.remains is None else f"{bad}; {self.remains}"
             # what ends badly and has no birth is that
             rejected = None if self.next is None else self.rejected
             return replace(self, rejected=rejected, remains=remains, ends_badly=True)
-        if further is None or self.remains is not None:
+        if ran.further is None or self.remains is not None:
             return self
-        more = f" and {further} more" if further else ""
-        return replace(self, went_on=f"with it the program makes the step{more}")
+        more = f" and {ran.further} more" if ran.further else ""
+        return replace(self, went_on=f"with it the program makes the step{more}{_losses_text(ran)}")
 
     def apply_to(self, verdict: FixVerdict) -> FixVerdict:
         """A verdict with what the program did with the edit: only what is finite to its end is verified."""
@@ -53,6 +63,32 @@ class EditOutcome:
         if self.ends_badly and verdict.status in (*APPLICABLE, "distorting"):
             return verdict.as_status("unverified", so_far(verdict, self.remains))
         return verdict.model_copy(update={"why": f"{verdict.why}; {self.remains}"})
+
+
+def _gone_astray(ran: EditedRun) -> str | None:
+    """That the losses after the step are far larger than those before; None where they are not, or are few."""
+    earlier, later = _magnitudes(ran.earlier), _magnitudes(ran.later)
+    if not earlier or len(later) < _FEWEST:
+        return None
+    most, usual = max(earlier), statistics.median(later)
+    if usual <= _ASTRAY * most:
+        return None
+    return f"with it the loss, at most {_size(most)} before, is {_size(usual)} as a rule in the steps after that"
+
+
+def _losses_text(ran: EditedRun) -> str:
+    earlier, later = _magnitudes(ran.earlier), _magnitudes(ran.later)
+    if not earlier or not later:
+        return ""
+    return f", whose loss is at most {_size(max(later))}, and was {_size(max(earlier))} before"
+
+
+def _magnitudes(losses: Sequence[float]) -> list[float]:
+    return [abs(loss) for loss in losses if math.isfinite(loss)]
+
+
+def _size(loss: float) -> str:
+    return format_value(loss, digits=3)
 
 
 def so_far(verdict: FixVerdict, against: str) -> str:

@@ -61,6 +61,10 @@ class EditedRun:
     """How many more steps it made, where the program's own guard kept it from the first."""
     bad: str | None = None
     """What became bad after the step that the report is of."""
+    earlier: tuple[float, ...] = ()
+    """The losses of the steps up to that which was bad, as far as they are known."""
+    later: tuple[float, ...] = ()
+    """Those of the steps after it, as they are with the edit."""
 
 
 @dataclass(frozen=True, slots=True)

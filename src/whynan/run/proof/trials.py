@@ -285,7 +285,7 @@ class Trials:
         is_here = finding.site is not None and is_same_file(finding.site.file, source.path)
         texts = (source.before, edited) if is_here else ("", "")
         outcome = outcome_of(ran.report, self._report, finding, *texts, makes_up=makes_up, family=family)
-        return outcome.after(ran.bad, ran.further)
+        return outcome.after(ran)
 
     def _add_further_edits(
         self, finding: Finding, source: ProgramText, one: RankedCandidate, left: Finding

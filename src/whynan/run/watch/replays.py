@@ -250,8 +250,20 @@ class ReplayRerunner:
         moved = _moved(self._fault.judged, outcome.judged)
         if onward is None or onward.first is None:
             return EditedRun(report, moved)
-        further = onward.further if self._fault.ends_itself else None
-        return EditedRun(report, moved, further, onward.bad)
+        further = onward.further if self._fault.ends_itself or onward.later else None
+        return EditedRun(report, moved, further, onward.bad, *self._losses(onward))
+
+    def _losses(self, onward: TrialSteps) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        """The losses of the steps up to the one that was bad, and those of the steps after it with an edit."""
+        if self._fault.optimizer is None:
+            return (), ()
+        known = [e for e in self._guard.history.steps_of(self._fault.optimizer) if e.step < self._fault.step]
+        scale = next((e.scale for e in reversed(known) if e.scale), 1.0)
+        earlier = (
+            *(e.loss for e in known if e.loss is not None),
+            *(n / scale for n in self._fault.judged.numbers[-1:]),
+        )
+        return earlier, tuple(loss / scale for loss in onward.later)
 
     def course(self, path: str = "", before: str = "", after: str = "") -> Course | str:
         """The steps of the program from its start, with another text of a file; or why it cannot be run from there."""
