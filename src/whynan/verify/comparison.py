@@ -293,8 +293,9 @@ def limit_objection(
     """The first element that was bad and is a number now, but not the one that the values around it come to.
 
     At the edge of a domain these are on one side alone. Those ``nearer`` to the element come to the same: where they do
-    not, as at a pole, there is no limit. Nor is there one where it is of these numbers alone, as that of a weighted mean
-    is of equal ones: the values around the same zeros, with other numbers beside them (``scaled``), come to nothing; left out where that is not asked.
+    not, as at a pole, there is no limit. Nor is there one where it is of these numbers alone, as that of a weighted
+    mean is of equal ones: the values around the same zeros, with other numbers beside them (``scaled``), come to
+    nothing.
     """
     if len(around) < 2:
         return None
