@@ -57,6 +57,8 @@ class Selection(Part):
     side: str
     mask: str | None = None
     line: int | None = None
+    function: str | None = None
+    """The function that it stands in."""
 
 
 class Neighbourhood(Part):

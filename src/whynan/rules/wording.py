@@ -11,7 +11,7 @@ from typing import Final
 from whynan.floats import format_value
 from whynan.ops.names import base_name, op_type
 from whynan.ops.table import TORCH
-from whynan.records import Argument, ChainLink, Data, Finding, Neighbourhood, Note, Operand, ScaleFall, Selection
+from whynan.records import Argument, ChainLink, Data, Finding, Neighbourhood, Note, Operand, ScaleFall, Selection, Site
 from whynan.rules.facts import (
     base,
     count_of,
@@ -414,8 +414,7 @@ def product_hint(finding: Finding, code: str) -> str:
         # where nothing was left of a row, the row is what is to be mended
         return ""
     at, own = link.site, finding.site
-    is_elsewhere = at is not None and own is not None and at.file != own.file
-    line = "" if at is None else f" at {at.file}:{at.line}" if is_elsewhere else f" at line {at.line}"
+    line = _line_text(at, own)
     if link.typed_summary.kind == "infinity_times_zero":
         # a rule knows the statement that it is about
         told = at is not None and own is not None and (at.file, at.line) != (own.file, own.line)
@@ -425,6 +424,13 @@ def product_hint(finding: Finding, code: str) -> str:
         f" The product{line} multiplies it by 0, and 0 times NaN is NaN: a mask has to choose, as "
         "torch.where(mask, x, 0) does, ahead of the first operation that reads x: the gradient goes back through each."
     )
+
+
+def _line_text(at: Site | None, own: Site | None) -> str:
+    """Where something is, with its file where that is another than a finding's own."""
+    if at is None:
+        return ""
+    return f" at line {at.line}" if own is None or at.file == own.file else f" at {at.file}:{at.line}"
 
 
 def selection_hint(finding: Finding, code: str) -> str:
@@ -437,5 +443,5 @@ def selection_hint(finding: Finding, code: str) -> str:
     back = backward_recurrence(finding)
     if back is None or any(reach.kind == "loss" for reach in finding.reaches):
         return ""
-    line = f" at line {back.site.line}" if back.site is not None else ""
+    line = _line_text(back.site, finding.site)
     return f" The {result(finding)} is not in the loss; the derivative{line} is computed from it all the same."

@@ -86,6 +86,16 @@ def test_a_numpy_expression_is_mended_where_it_stands(
     assert line in (fixes[0].patch or "")
 
 
+def test_the_chain_begins_where_numpy_has_made_it(loaded: Callable[[str], ModuleType]) -> None:
+    module = loaded(PREPARED.replace("EXPRESSION", "x / np.max(x, axis=0)").replace("VALUE", "0.0"))
+    (finding,) = whynan.explain(module.train, rerun=True).findings
+    first = finding.chain[0]
+    assert first.role == "cause"
+    assert first.site is not None
+    assert first.site.code == "x / np.max(x, axis=0)"
+    assert finding.site != first.site
+
+
 def test_a_wrong_mend_of_numpy_is_refused(loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
     """The twin: a catalogue whose mends move what is healthy, or mend nothing."""
     wrong = ("a / where(b == 0, 1, 2 * b)", "a / (b + 0.001)", "a / where(b == 1, 1, b)")

@@ -115,7 +115,9 @@ def _cure(finding: Finding, found: Selection) -> str:
     )
     operand, harmless = name(finding, _OPERAND.get(of, "self")), _HARMLESS.get(of)
     plain = "Give the operation a harmless operand there, before it is computed, and leave its result out as now"
-    if operand is None or harmless is None or found.mask is None or found.op.split(".")[1] != "where":
+    # elsewhere the mask has no name, or another one, and others may read the result
+    elsewhere = finding.site is None or found.function not in (None, finding.site.function)
+    if elsewhere or operand is None or harmless is None or found.mask is None or found.op.split(".")[1] != "where":
         return f"{plain}."
     sides = f"{operand}, {harmless}" if found.side == "self" else f"{harmless}, {operand}"
     return f"{plain}: torch.where({found.mask}, {sides}) in place of {operand}."

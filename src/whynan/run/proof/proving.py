@@ -652,7 +652,11 @@ def _made_by(finding: Finding, site: Site | None) -> Finding:
         return finding
     data = finding.data.model_copy(update={"computed": site})
     message = finding.message.replace(data_text(finding.data), data_text(data), 1)
-    return finding.model_copy(update={"data": data, "message": message})
+    chain = tuple(
+        link.model_copy(update={"site": site}) if link.role == "cause" and link.typed_summary.kind == "holds" else link
+        for link in finding.chain
+    )
+    return finding.model_copy(update={"data": data, "message": message, "chain": chain})
 
 
 def _birth_numbers(finding: Finding) -> tuple[object, ...]:

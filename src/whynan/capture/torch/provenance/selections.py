@@ -169,7 +169,8 @@ class Selections:
         written = self._context.sites.expressions(row.site, row.operator.name, names, ())
         mask = written.get(("other" if side == "self" else "self") if by == "either" else by)
         site, _ = self._context.sites.resolve(row.site, None)
-        return Selection(op=row.operator.name, side=side, mask=mask, line=None if site is None else site.line)
+        line, function = (None, None) if site is None else (site.line, site.function)
+        return Selection(op=row.operator.name, side=side, mask=mask, line=line, function=function)
 
 
 def _chooses(event: _Event | None) -> bool:
