@@ -19,6 +19,7 @@ from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
 from whynan.run.output.capsules import capsule_finding
 from whynan.run.proof.local_proof import cures, saturating, values_at
+from whynan.run.proof.operand_fidelity import are_same, operands_of
 from whynan.run.proof.outcomes import EditOutcome, outcome_of
 from whynan.run.proof.reruns import EditedRun
 from whynan.run.proof.trials import (
@@ -313,11 +314,22 @@ class _Proving:
         return ()
 
     def _is_same_run(self, finding: Finding, source: ProgramText) -> bool:
-        """Whether a finding is born alike where a text that is to compute the same runs in place of what is loaded."""
+        """Whether a finding is born alike where a text that is to compute the same runs in place of what is loaded.
+
+        So it is if what the expressions at fault are of has the same values and derivatives, too.
+        """
         trial = self._trials.trial(source, source.text)
         report = trial.report if isinstance(trial, EditedRun) else trial
         found = () if isinstance(report, str) else (*report.findings, *report.damaging)
-        return any(_birth_numbers(other) == _birth_numbers(finding) for other in found)
+        if not any(_birth_numbers(other) == _birth_numbers(finding) for other in found):
+            return False
+        known = (*self._report.findings, *self._report.damaging)
+        there = [one for one in known if one.site is not None and is_same_file(one.site.file, source.path)]
+        loaded = ProgramText(source.path, source.before)
+        first, second = (
+            operands_of(self._trials.again, text, [text.located(one) for one in there]) for text in (loaded, source)
+        )
+        return not isinstance(first, str) and not isinstance(second, str) and are_same(first, second)
 
     def _proved_edits(self, finding: Finding, source: ProgramText, edits: Sequence[Candidate]) -> tuple[Fix, ...]:
         return tuple(_fix_of(proof, source) for proof in self._trials.proofs(finding, source, edits))

@@ -16,6 +16,7 @@ from whynan.run.proof.proving import ProofOptions, prove_fixes
 from whynan.run.proof.reruns import EditedRun, Rerunner
 from whynan.source.positions import file_of_site
 from whynan.source.text import file_text
+from whynan.verify.in_place.swap import SwappedTexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from whynan.records import Report
     from whynan.run.proof.arguments import Heard
     from whynan.verify.in_place.live_objects import Meanwhile
-    from whynan.verify.in_place.swap import SwappedTexts
     from whynan.verify.in_place.visits import Visits
 
 _NOT_ALIKE = "not all ranks come to the same edit by themselves"
@@ -133,8 +133,8 @@ class JointRerunner:
         """The report of this rank of a replay with an edit, and what speaks against it on another; or why none."""
         from whynan.fixes.python import patch
 
-        if self._alone and live is None:
-            return self._way.trial(path, before, after)
+        if self._alone and isinstance(live, SwappedTexts | None):
+            return self._way.trial(path, before, after, live)
         if self._ranks is None or live is not None:
             return TOGETHER
         if not self._ranks.exchange({"path": path, "patch": patch(file_of_site(path), before, after)}):

@@ -171,7 +171,7 @@ class Recorder:
         self._seen[place] += 1
         visit = _StoredVisit(self._function.lines[place], self._seen[place] <= _FIRST_KEPT, {}, _grad_enabled())
         alive: dict[int, tuple[Tensor, Tensor]] = {}
-        with _without_torch_modes():
+        with without_torch_modes():
             for chain in self._function.chains:
                 self._add(visit, ".".join(chain.written), resolve_chain(chain, names, frame.f_globals), alive)
             self._mark(place, visit)
@@ -201,7 +201,7 @@ class Recorder:
         alive: dict[int, tuple[Tensor, Tensor]] = {}
         for visit in lacking:
             self._release(visit)
-            with _without_torch_modes():
+            with without_torch_modes():
                 self._add(visit, text, value, alive)
             self._hold(visit)
         self._evict_visits()
@@ -234,7 +234,7 @@ class Recorder:
                 return _MISSING
             return entries if type(value) is list else tuple(entries)
         tensor: Any = value
-        return self._copy_tensor(name, tensor, alive) if _is_plain_tensor(tensor) else _MISSING
+        return self._copy_tensor(name, tensor, alive) if is_plain_tensor(tensor) else _MISSING
 
     def _copy_tensor(self, name: str, tensor: Tensor, alive: dict[int, tuple[Tensor, Tensor]]) -> Tensor:
         _, known = alive.get(id(tensor), (None, None))
@@ -277,7 +277,7 @@ def _grad_enabled() -> bool:
 
 
 @contextmanager
-def _without_torch_modes() -> Generator[None]:
+def without_torch_modes() -> Generator[None]:
     """What is done meanwhile is nothing that a mode of the program's sees, or that is differentiated."""
     import torch
 
@@ -375,7 +375,7 @@ def resolve_chain(chain: Chain, names: Mapping[str, Any], module: Mapping[str, A
 
 def _attribute(value: Any, name: str) -> Any:
     """An attribute as it is kept: of an instance, a module's parameters, buffers and modules, or a class."""
-    if _is_plain_tensor(value):
+    if is_plain_tensor(value):
         if name == "grad" and value.is_leaf:
             return value.grad
         if name in ("real", "imag") and value.is_complex():
@@ -442,7 +442,7 @@ def _slot(descriptor: Any, value: Any) -> Any:
         return _MISSING
 
 
-def _is_plain_tensor(value: Any) -> bool:
+def is_plain_tensor(value: Any) -> bool:
     """Whether a value is a dense tensor of torch's own, with values: no subclass, none of a transformation's."""
     if type(value).__name__ not in ("Tensor", "Parameter", "Buffer"):
         return False
