@@ -230,7 +230,7 @@ of_labels(
     "    return -(y * torch.log(p) + (1 - y) * torch.log(1 - p)).mean()\n\n\n"
     "def step(p, y):\n    return nll(p, y) + 0.1 * (p - y).abs().mean()\n\n\n",
     "loss = step(torch.sigmoid(2 * x), y)",
-    ("step(«2 * x», y)", "+ 0.1 * «(p - y).abs().mean()»", "nll(«logits», y) + 0.1"),
+    ("step(«2 * x», y)", "nll(«logits», y) + 0.1", "+ 0.1 * «(p - y).abs().mean()»"),
     *OF_SIGMOID,
     ("the caller as it was", "step(2 * x, y)", "step(torch.sigmoid(2 * x), y)"),
     ("probabilities handed on", "nll(logits, y)", "nll(p, y)"),

@@ -83,3 +83,17 @@ def test_what_computes_another_number_or_derivative_has_not(kind: str, loaded: C
 
 def test_nothing_is_the_same_as_nothing() -> None:
     assert not are_same([], [])
+
+
+def test_what_an_earlier_step_has_made_stands_against_nothing(loaded: Callable[[str], ModuleType]) -> None:
+    earlier = "    old = (weight * x).pow(2).sum()\n    old.backward()\n"
+    text = TEXT.replace("    p, value", f"{earlier}    p, value")
+    module = loaded(text)
+    first, second = (
+        operands_of(Direct(module), ProgramText(str(module.__file__), text), [finding(text, "torch.log(p)")])  # pyright: ignore[reportArgumentType]
+        for _ in range(2)
+    )
+    assert not isinstance(first, str)
+    assert not isinstance(second, str)
+    assert any(names["old"].by_leaf == () for _, names in first)
+    assert are_same(first, second)

@@ -135,7 +135,11 @@ def _slopes(tensor: Tensor) -> Slopes:
     if not leaves:
         return Slopes(value, None)
     way = torch.cos(torch.arange(tensor.numel(), device=tensor.device)).to(tensor.dtype).reshape(tensor.shape)
-    found = torch.autograd.grad(tensor, leaves, way, retain_graph=True, allow_unused=True)
+    try:
+        found = torch.autograd.grad(tensor, leaves, way, retain_graph=True, allow_unused=True)
+    except RuntimeError:
+        # what an earlier step has made, whose graph is gone
+        return Slopes(value, ())
     return Slopes(value, tuple(one if one is None else one.detach().clone() for one in found))
 
 
