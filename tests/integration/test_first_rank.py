@@ -272,6 +272,29 @@ def test_a_fix_is_proved_where_all_ranks_go_on_with_it(proof: Proof, tmp_path: P
     assert {rank["end"] for rank in done.report["run"]["ranks"]} == {"stopped"}
 
 
+@pytest.mark.proof
+def test_a_fix_that_edits_several_files_is_proved_by_all_ranks(tmp_path: Path) -> None:
+    done = ran(tmp_path / "apart", "apart")
+    assert done.report is not None, done.stderr
+    (found,) = done.report["findings"]
+    assert (found["rank"], found["rule"], found["step"]) == (1, "WN207", 4)
+    (best, *_) = found["fixes"]
+    assert best["verdict"]["status"] == "verified", best["verdict"]["why"]
+    files = [Path(line.split()[1]).name for line in best["patch"].splitlines() if line.startswith("+++ ")]
+    assert files == ["proofs.py", "probabilities.py"]
+
+
+@pytest.mark.full
+@pytest.mark.proof
+def test_a_fix_of_several_expressions_is_proved_by_all_ranks(tmp_path: Path) -> None:
+    done = ran(tmp_path / "both", "both")
+    assert done.report is not None, done.stderr
+    for found in done.report["findings"]:
+        (best, *_) = found["fixes"]
+        assert best["verdict"]["status"] == "guarded", best["verdict"]["why"]
+        assert [left["rule"] for left in best["further"]] == [{"WN301": "WN308", "WN308": "WN301"}[found["rule"]]]
+
+
 @pytest.mark.full
 @pytest.mark.proof
 def test_a_step_whose_collectives_were_not_kept_is_replayed_by_all_ranks(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from whynan.run.call_target import Target
     from whynan.run.guarded_capture import GuardedCapture
     from whynan.run.proof.arguments import Heard, Listener
+    from whynan.run.proof.reruns import Mended
     from whynan.run.region import Region
     from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.swap import SwappedTexts
@@ -144,10 +145,13 @@ class CallRerunner(ABC):
     def _run(self, region: Region | None, live: Meanwhile | None = None) -> str | None:
         """Make the call from the state of the first; gives why that did not come to its end."""
 
-    def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
+    def visits(
+        self, path: str, text: str, line: int, edited: SwappedTexts | None = None, mends: Mended = ()
+    ) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
         from whynan.verify.in_place.visits import record_visits
 
+        del mends
         try:
             with (
                 nullcontext() if edited is None else edited.apply(),
@@ -164,10 +168,13 @@ class CallRerunner(ABC):
         """What hears of the objects that the target uses, once it has; or why it has not."""
         return self._run(None, _Hearing(objects)) or objects
 
-    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> Report | str:
+    def trial(
+        self, path: str, before: str, after: str, live: Meanwhile | None = None, mends: Mended = ()
+    ) -> Report | str:
         """The report of a call with another text of a file, and argument of live objects; or why there is none."""
         from whynan.verify.in_place.swap import swap_code
 
+        del mends
         region = self._region()
         try:
             with swap_code(path, before, after) as swap:

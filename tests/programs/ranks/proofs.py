@@ -9,6 +9,7 @@ import sys
 
 import torch
 import torch.distributed as dist
+from probabilities import Probable
 from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -77,11 +78,39 @@ def clipped():
     train(model, lambda model, _: nn.utils.clip_grad_norm_(model.parameters(), 1.0))
 
 
-def train(model, then=lambda model, step: None):
+def apart():
+    """A probability is 0, whose sigmoid stands in another file."""
+    torch.manual_seed(0)
+    train(DistributedDataParallel(Probable()), losses=likelihoods)
+
+
+def likelihoods(model, step):
+    gate = torch.ones(4, 1)
+    if step == WHEN and rank == 1:
+        gate[2] = 1e4
+    p = model(torch.randn(4, 8), gate)
+    return -torch.log(p)
+
+
+def both():
+    """With an edit of the first root the second one is still there."""
+    train(DistributedDataParallel(small()), losses=norms)
+
+
+def norms(model, step):
+    gate = torch.ones(4, 1)
+    if step == WHEN and rank == 1:
+        gate[2] = 0
+    out = model(torch.randn(4, 8)) * gate
+    first = out.abs().sum(1).sqrt()
+    return first + out.square().sum(1).sqrt()
+
+
+def train(model, then=lambda model, step: None, losses=lengths):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     torch.manual_seed(rank)
     for step in range(STEPS):
-        loss = lengths(model, step).mean()
+        loss = losses(model, step).mean()
         optimizer.zero_grad()
         loss.backward()
         then(model, step)

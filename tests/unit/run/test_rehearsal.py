@@ -18,7 +18,7 @@ from whynan.run.proof.reruns import EditedRun
 from whynan.run.ranks import rehearsal
 from whynan.run.ranks.channel import Channel
 from whynan.run.ranks.rehearsal import Rehearsal
-from whynan.run.watch.joint_proof import JointRerunner, edit_of, is_quiet
+from whynan.run.watch.joint_proof import JointRerunner, edits_anew, is_quiet
 from whynan.training.collective_replay import Ensemble
 
 pytestmark = pytest.mark.skipif(not dist.is_gloo_available(), reason="needs gloo")
@@ -149,10 +149,15 @@ def test_a_rank_makes_only_the_edits_of_its_own_rules(tmp_path: Path, monkeypatc
     born = found(rule="WN301", phase="backward", birth="pole", site=site, forward_op="aten.sqrt.default")
     fixes = next(rule.fixes for rule in rules() if rule.code == "WN301")
     made = [one for one in candidates(text, born, fixes) if not isinstance(one, Declined)]
-    wanted = {"path": str(tmp_path / "net.py"), "patch": patch("net.py", text, made[0].edited)}
-    assert edit_of(wanted, [born]) == (str(tmp_path / "net.py"), text, made[0].edited)
-    stranger = text.replace("x.sum()", "__import__('os').getpid()")
-    assert edit_of({**wanted, "patch": patch("net.py", text, stranger)}, [born]) is None
+    texts = {"net.py": text, "other.py": text}
+
+    def anew(path: str, edited: str) -> object:
+        return edits_anew({"patch": patch(path, text, edited), "mends": []}, [born], texts)
+
+    assert anew("net.py", made[0].edited) == ((str(tmp_path / "net.py"), text, made[0].edited),)
+    assert anew("net.py", text.replace("x.sum()", "__import__('os').getpid()")) is None
+    # nor is a file edited that the program has not loaded
+    assert anew("../net.py", made[0].edited) is None
 
 
 def test_sums_of_an_ensemble_are_those_of_its_ranks() -> None:

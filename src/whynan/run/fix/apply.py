@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -203,11 +203,15 @@ def _made_in(report: Report, offer: Offer, path: str | None, known: Known) -> Fi
 
 def edited_files(report: Report, offer: Offer) -> tuple[str | None, ...]:
     """The files of the run that a fix edits."""
-    diffs = _diffs(offer.fix)
-    if len(diffs) < 2:
+    if len(_diffs(offer.fix)) < 2:
         return (offer.file,)
-    known = [source.file for source in report.run.sources]
-    return tuple(dict.fromkeys(next((file for file in known if _is_named(diff, file)), None) for diff in diffs))
+    return _files_of(offer.fix, [source.file for source in report.run.sources])
+
+
+def _files_of(fix: Fix, known: Collection[str]) -> tuple[str | None, ...]:
+    """Those of some files that a fix names; None for one that is none of them."""
+    named = (next((file for file in known if _is_named(diff, file)), None) for diff in _diffs(fix))
+    return tuple(dict.fromkeys(named))
 
 
 def _diffs(fix: Fix) -> list[Diff]:
@@ -254,6 +258,17 @@ def regenerate_text(path: str, text: str, finding: Finding, fix: Fix, known: Kno
     return next(made, first) if isinstance(first, Declined) else first
 
 
+def regenerate_texts(finding: Finding, fix: Fix, known: Known) -> dict[str, str] | None:
+    """The files that a fix of a finding edits, by their paths, each with its text made anew; None where one is not."""
+    made: dict[str, str] = {}
+    for path in _files_of(fix, known.texts):
+        text = None if path is None else regenerate_text(path, known.texts[path], finding, fix, known)
+        if path is None or not isinstance(text, str):
+            return None
+        made[path] = text
+    return made or None
+
+
 def _regenerate(path: str, text: str, finding: Finding, fix: Fix, known: Known) -> str | Declined:
     proved = _diff_of(fix, path)
     births = [finding, *(_remaining_birth(finding, left) for left in fix.further)]
@@ -290,7 +305,9 @@ def _moved_texts(
     for moved in source.moved_activations(texts, home, finding, findings) if home in texts and home is not None else ():
         yield from (after for other, _, after in moved.others if other == path)
         mended, _ = _mended_texts(moved.text, [moved.relocated(finding), *further]) if path == home else ([], [])
-        yield from (one for each in mended for one in (each, moved.without_unread(each)))
+        # without them the program computes the same: that is tried first
+        before = (moved.text,) if path == home else ()
+        yield from (*before, *(one for each in mended for one in (each, moved.without_unread(each))))
 
 
 def _mended_texts(text: str, births: Sequence[Finding]) -> tuple[list[str], list[str]]:

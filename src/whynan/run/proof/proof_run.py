@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from whynan.run.isolation import Isolation
     from whynan.run.proof.arguments import Heard, Listener
     from whynan.run.proof.further_run import End
+    from whynan.run.proof.reruns import Mended
     from whynan.run.region import Region
     from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.swap import SwappedTexts
@@ -177,8 +178,11 @@ class ProofRun(WholeRun):
 
     # -- the program once more, for a fix --
 
-    def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
+    def visits(
+        self, path: str, text: str, line: int, edited: SwappedTexts | None = None, mends: Mended = ()
+    ) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
+        del mends
         if edited is not None:
             return _ELSEWHERE
         try:
@@ -196,9 +200,11 @@ class ProofRun(WholeRun):
         """What has heard of the objects that this run uses; or why nothing has."""
         return next((cast("Heard", one) for one in self._objects if type(one) is type(objects)), _UNHEARD)
 
-    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> Report | str:
+    def trial(
+        self, path: str, before: str, after: str, live: Meanwhile | None = None, mends: Mended = ()
+    ) -> Report | str:
         """The report of a run with another text of a file, which makes its objects; or why there is none."""
-        del before
+        del before, mends
         texts = {path: after, **{other: text for other, _, text in edits_of(live)}}
         try:
             compile(after, path, "exec", dont_inherit=True)

@@ -307,7 +307,7 @@ class _Proving:
                 digests |= {path: sha256_of(path) for path in others}
                 self._hashes |= {path: digest for path, digest in digests.items() if digest is not None}
                 shorter = moved.without_unread(proof.candidate.edited)
-                outcome = self._trials.outcome(at, there, shorter, makes_up=False)
+                outcome = self._trials.outcome(at, there, shorter, makes_up=False, mends=proof.further)
                 if isinstance(outcome, EditOutcome) and outcome.rejected is None and outcome.remains is None:
                     proof = replace(proof, candidate=replace(proof.candidate, edited=shorter))
                 return (_fix_of(proof, there),)
@@ -507,16 +507,7 @@ class _Proving:
 
     def _user_texts(self) -> dict[str, str]:
         """The user's files that the program has loaded, by their paths."""
-        from whynan.replay.open_files import own_modules
-        from whynan.source.ownership import Owner, owner_of
-        from whynan.source.positions import file_of_site
-
-        files = [str(names.get("__file__")) for names in own_modules()]
-        files.append(os.path.abspath(self._report.run.command))
-        loaded = [file_of_site(f) for f in files if f.endswith(".py") and owner_of(f) is Owner.USER]
-        own = (path for path in self._hashes if not path.startswith("<"))
-        texts = {path: file_text(path) for path in dict.fromkeys((*own, *loaded))}
-        return {path: text for path, text in texts.items() if text is not None}
+        return user_texts(self._report, self._hashes)
 
     def _whole_in_float32(self, finding: Finding) -> tuple[Fix, ...]:
         """The file in float32 that asks for float16, where all of it is finite then."""
@@ -612,6 +603,20 @@ class _Proving:
             return None
         text = file_text(site.file)
         return None if text is None else ProgramText(os.path.abspath(site.file), text)
+
+
+def user_texts(report: Report, known: Collection[str] = ()) -> dict[str, str]:
+    """The user's files that the program of a report has loaded, and those ``known`` beside, by their paths."""
+    from whynan.replay.open_files import own_modules
+    from whynan.source.ownership import Owner, owner_of
+    from whynan.source.positions import file_of_site
+
+    files = [str(names.get("__file__")) for names in own_modules()]
+    files.append(os.path.abspath(report.run.command))
+    loaded = [file_of_site(f) for f in files if f.endswith(".py") and owner_of(f) is Owner.USER]
+    own = (path for path in known if not path.startswith("<"))
+    texts = {path: file_text(path) for path in dict.fromkeys((*own, *loaded))}
+    return {path: text for path, text in texts.items() if text is not None}
 
 
 _HOOKS: Final = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")

@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
+    from typing import TypeAlias
+
     from whynan.records import Report
+    from whynan.records.report import Further
     from whynan.run.proof.arguments import Heard
     from whynan.training.course import Course
     from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.swap import SwappedTexts
     from whynan.verify.in_place.visits import Visits
+
+    Mended: TypeAlias = tuple[Further, ...]
 
 RERUN: Final = "whynan run --rerun runs it again to prove fixes"
 
@@ -30,10 +35,13 @@ INTERRUPTED: Final = "not tried (interrupted)"
 class Rerunner(Protocol):
     """A way to run once more what a report is of; all is put back after it, and nothing that fails in it is raised."""
 
-    def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
+    def visits(
+        self, path: str, text: str, line: int, edited: SwappedTexts | None = None, mends: Mended = ()
+    ) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none.
 
-        ``edited``: what runs in place of what the program has loaded, where the text is that of an edited file.
+        ``edited``: what runs in place of what the program has loaded, where the text is that of an edited file;
+        ``mends``: what that mends beside the finding that it is of.
         """
         ...
 
@@ -41,8 +49,13 @@ class Rerunner(Protocol):
         """What hears of the objects that the run uses, once it has; or why it has not."""
         ...
 
-    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> Report | EditedRun | str:
-        """The report of a run with another text of a file, and argument of live objects; or why there is none."""
+    def trial(
+        self, path: str, before: str, after: str, live: Meanwhile | None = None, mends: Mended = ()
+    ) -> Report | EditedRun | str:
+        """The report of a run with another text of a file, and argument of live objects; or why there is none.
+
+        ``mends``: what it mends beside the finding that it is of.
+        """
         ...
 
     def course(self, path: str = "", before: str = "", after: str = "") -> Course | str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from whynan.fixes.python import MovedActivation
     from whynan.records import Finding, Report
     from whynan.records.intents import FixIntent, FixKind
-    from whynan.run.proof.reruns import Rerunner
+    from whynan.run.proof.reruns import Mended, Rerunner
     from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.visits import Visits
 
@@ -51,6 +51,8 @@ class ProgramText:
     moved: MovedActivation | None = None
     loaded: str | None = None
     """What the program has loaded, of a text that is edited further."""
+    mends: Mended = ()
+    """What such a text mends beside the finding."""
 
     @property
     def before(self) -> str:
@@ -211,14 +213,16 @@ class Trials:
             if is_of_it and not isinstance(known, str) and any(v.line == line for v in known.visits):
                 return known
         if key not in self._visited:
-            self._visited[key] = self.again.visits(source.path, source.text, line, source.edited)
+            self._visited[key] = self.again.visits(source.path, source.text, line, source.edited, source.mends)
         return self._visited[key]
 
-    def trial(self, source: ProgramText, edited: str, live: Meanwhile | None = None) -> Report | EditedRun | str:
+    def trial(
+        self, source: ProgramText, edited: str, live: Meanwhile | None = None, mends: Mended = ()
+    ) -> Report | EditedRun | str:
         key = source.path, edited
         if key not in self._trials:
             live = live if not source.others else SwappedTexts(source.others)
-            trial = self.again.trial(source.path, source.before, edited, live)
+            trial = self.again.trial(source.path, source.before, edited, live, mends)
             # what was not looked at to its end proves nothing
             looked_at = trial.report if isinstance(trial, EditedRun) else trial
             unseen = not isinstance(looked_at, str) and bool(looked_at.coverage.notes_of(FAILED.kind))
@@ -234,7 +238,9 @@ class Trials:
         makes_up = candidate.kind != "reformulation"
         # of what is exact wherever it was bad, the loss that was finite may have been the wrong one
         exact = one.verdict.status == "verified" and not makes_up and source.moved is None
-        outcome = self.outcome(finding, source, candidate.edited, makes_up=makes_up, live=births, exact=exact)
+        outcome = self.outcome(
+            finding, source, candidate.edited, makes_up=makes_up, live=births, exact=exact, mends=one.further
+        )
         if isinstance(outcome, str):
             return replace(one, verdict=tried_verdict(one.verdict, outcome))
         if outcome.next is not None and births is not None:
@@ -256,7 +262,7 @@ class Trials:
         """What keeps a derivative bad that the program itself leaves out behind the function that is edited."""
         if one.verdict.backward_finite is not False or one.candidate.library == "numpy":
             return None
-        trial = self.trial(source, one.candidate.edited)
+        trial = self.trial(source, one.candidate.edited, mends=one.further)
         ran = trial.report if isinstance(trial, EditedRun) else trial
         before = {birth_of(f) for f in self._report.absorbed}
         born = () if isinstance(ran, str) else (f for f in ran.absorbed if birth_of(f) not in before)
@@ -273,9 +279,10 @@ class Trials:
         makes_up: bool,
         live: Meanwhile | None = None,
         exact: bool = False,
+        mends: Mended = (),
     ) -> EditOutcome | str:
         """What the program does with an edit; or why it was not tried."""
-        trial = self.trial(source, edited, live)
+        trial = self.trial(source, edited, live, mends)
         if isinstance(trial, str):
             return trial
         ran = trial if isinstance(trial, EditedRun) else EditedRun(trial)
@@ -312,7 +319,7 @@ class Trials:
             apart = self._judge_separately(source, second, left)
             if apart is None and one.verdict.status in APPLICABLE:
                 # what came there was bad before the first edit, or came there in no step
-                there = replace(source, text=first.edited, loaded=source.before)
+                there = replace(source, text=first.edited, loaded=source.before, mends=one.further)
                 apart = self.judged(left, there, there.holds(second)).verdict
             pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
             together = None

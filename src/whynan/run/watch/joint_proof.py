@@ -11,22 +11,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from whynan.capture.ranks import TOGETHER
-from whynan.records import Finding, Fix, FixVerdict
-from whynan.run.proof.proving import ProofOptions, prove_fixes
+from whynan.records import Finding, Fix, FixVerdict, Report
+from whynan.records.report import Further
+from whynan.run.proof.proving import ProofOptions, prove_fixes, user_texts
 from whynan.run.proof.reruns import EditedRun, Rerunner
 from whynan.source.positions import file_of_site
-from whynan.source.text import file_text
-from whynan.verify.in_place.swap import SwappedTexts
+from whynan.verify.in_place.swap import SwappedTexts, edits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from contextlib import AbstractContextManager
+    from typing import TypeAlias
 
     from whynan.capture.ranks import Rank
-    from whynan.records import Report
     from whynan.run.proof.arguments import Heard
+    from whynan.run.proof.reruns import Mended
     from whynan.verify.in_place.live_objects import Meanwhile
     from whynan.verify.in_place.visits import Visits
+
+    Edits: TypeAlias = tuple[tuple[str, str, str], ...]
+    """The path of each file that an edit changes, its text and the edited one."""
 
 _NOT_ALIKE = "not all ranks come to the same edit by themselves"
 _OVER = "the ranks replay it together no longer: the time for that is over, or one of them is gone"
@@ -43,7 +47,9 @@ class Way(Rerunner, Protocol):
         """Why it does not lead to the same step; None where it does."""
         ...
 
-    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> EditedRun | str:
+    def trial(
+        self, path: str, before: str, after: str, live: Meanwhile | None = None, mends: Mended = ()
+    ) -> EditedRun | str:
         """The report of a replay with an edit; or why there is none."""
         ...
 
@@ -106,18 +112,34 @@ class JointRerunner:
         self._alone = alone and ranks is None
         self._bound = bound
 
-    def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
+    def visits(
+        self, path: str, text: str, line: int, edited: SwappedTexts | None = None, mends: Mended = ()
+    ) -> Visits | str:
         """The visits of this rank: what it read is not another's."""
-        if edited is not None and not self._alone:
-            return TOGETHER
-        ranks = self._ranks if self._bound else None
-        if ranks is None:
+        ranks = self._ranks
+        if self._alone or (edited is None and not (self._bound and ranks)):
             return self._way.visits(path, text, line, edited)
-        if not ranks.exchange({"path": path, "patch": None}):
-            return _OVER
+        if ranks is None:
+            return TOGETHER
+        if (why := self._ask(edited.edits if edited is not None else (), mends)) is not None:
+            return why
         with ranks.together():
-            found = self._way.visits(path, text, line)
-        return found if ranks.exchange(value=True) else _OVER
+            found = self._way.visits(path, text, line, edited)
+        return found if ranks.exchange(value=None) else _OVER
+
+    def _ask(self, edits: Edits, mends: Mended) -> str | None:
+        """Have the others make an edit, or none; why they do not."""
+        from whynan.fixes.python import patch
+
+        if self._ranks is None:
+            return TOGETHER
+        changes = "".join(patch(file_of_site(path), before, after) for path, before, after in edits)
+        if not self._ranks.exchange({"patch": changes, "mends": [one.model_dump(mode="json") for one in mends]}):
+            return _OVER
+        able = self._ranks.exchange(value=True) if edits else [True]
+        if edits:
+            self._ranks.begin_trials()
+        return None if able and all(able) else _NOT_ALIKE if able else _OVER
 
     def hear(self, objects: Heard) -> Heard | str:
         """What hears of the objects of this rank."""
@@ -129,20 +151,21 @@ class JointRerunner:
         del path, before, after
         return TOGETHER
 
-    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> EditedRun | str:
+    def trial(
+        self, path: str, before: str, after: str, live: Meanwhile | None = None, mends: Mended = ()
+    ) -> EditedRun | str:
         """The report of this rank of a replay with an edit, and what speaks against it on another; or why none."""
-        from whynan.fixes.python import patch
-
-        if self._alone and isinstance(live, SwappedTexts | None):
-            return self._way.trial(path, before, after, live)
-        if self._ranks is None or live is not None:
+        others = edits_of(live)
+        if live is not None and not others:
             return TOGETHER
-        if not self._ranks.exchange({"path": path, "patch": patch(file_of_site(path), before, after)}):
-            return _OVER
-        able = self._ranks.exchange(value=True)
-        if not able or not all(able):
-            return _NOT_ALIKE if able else _OVER
-        ran, said = _try_together(self._ranks, self._way, (path, before, after))
+        edits = ((path, before, after), *others)
+        if self._alone:
+            return _tried(self._way, edits)
+        if self._ranks is None:
+            return TOGETHER
+        if (why := self._ask(edits, mends)) is not None:
+            return why
+        ran, said = _try_together(self._ranks, self._way, edits)
         if isinstance(ran, str) or not said:
             return ran if isinstance(ran, str) else _OVER
         for number, one in enumerate(said):
@@ -183,8 +206,8 @@ class JointProof:
                 known: set[object] = set()
                 proved: Report | None = None
                 for number, document in enumerate(said):
-                    led = _findings_of(document)
-                    keys = {(finding.rule, finding.site) for finding in led}
+                    led = None if document is None else Report.from_json(document)
+                    keys = {(finding.rule, finding.site) for finding in _findings_of(led)}
                     # equal findings are told once, of the first rank
                     if self._ranks is None or keys <= known:
                         continue
@@ -252,55 +275,54 @@ def is_quiet(counts: list[dict[str, int]]) -> bool:
     return all(len(numbers) == 1 for numbers in made.values())
 
 
-def _findings_of(document: str | None) -> list[Finding]:
-    from whynan.records import Report
-
-    if document is None:
-        return []
-    report = Report.from_json(document)
-    return [finding for finding in (*report.findings, *report.damaging) if finding.birth != "entered"]
+def _findings_of(report: Report | None) -> list[Finding]:
+    found = () if report is None else (*report.findings, *report.damaging)
+    return [finding for finding in found if finding.birth != "entered"]
 
 
-def _follow(ranks: Lockstep, leader: int, led: list[Finding], way: Way) -> None:
+def _follow(ranks: Lockstep, leader: int, led: Report | None, way: Way) -> None:
     """Make the replays that another rank proves its fixes by, until it has done so."""
+    texts = {} if led is None else user_texts(led)
     while said := ranks.exchange(None):
         if said[leader] is None:
             return
-        if said[leader]["patch"] is None:
+        if not said[leader]["patch"]:
             # it looks at what its own code reads
             with ranks.together():
                 way.unfaithful()
-            ranks.exchange(value=True)
+            ranks.exchange(value=None)
             continue
-        edit = edit_of(said[leader], led)
-        able = ranks.exchange(edit is not None)
-        if able and all(able) and edit is not None:
-            _try_together(ranks, way, edit)
+        edits = edits_anew(said[leader], _findings_of(led), texts)
+        able = ranks.exchange(edits is not None)
+        ranks.begin_trials()
+        if able and all(able) and edits is not None:
+            _try_together(ranks, way, edits)
 
 
-def edit_of(wanted: dict[str, Any], led: list[Finding]) -> tuple[str, str, str] | None:
-    """The edit that another rank tries, as this one makes it; None where it makes no such one."""
-    from whynan.run.fix.apply import regenerate_text
+def edits_anew(wanted: dict[str, Any], led: list[Finding], texts: Mapping[str, str]) -> Edits | None:
+    """The edit that another rank tries, as this one makes it of its own `texts`; None where it makes no such one."""
+    from whynan.run.fix.apply import Known, regenerate_texts
 
-    fix = Fix(title="", kind="source", patch=wanted["patch"], verdict=FixVerdict(status="unverified", why=""))
+    unknown = FixVerdict(status="unverified", why="")
+    mended = tuple(map(Further.model_validate, wanted["mends"]))
+    fix = Fix(title="", kind="source", patch=wanted["patch"], verdict=unknown, further=mended)
     for finding in led:
-        file = None if finding.site is None else finding.site.file
-        text = None if file is None else file_text(file)
-        if file is None or text is None or file_of_site(os.path.abspath(file)) != file_of_site(wanted["path"]):
-            continue
-        made = regenerate_text(file, text, finding, fix)
-        if isinstance(made, str):
-            return os.path.abspath(file), text, made
+        made = regenerate_texts(finding, fix, Known(texts, tuple(led)))
+        if made is not None:
+            return tuple((os.path.abspath(path), texts[path], text) for path, text in made.items())
     return None
 
 
-def _try_together(
-    ranks: Lockstep, way: Way, edit: tuple[str, str, str]
-) -> tuple[EditedRun | str, list[dict[str, Any]]]:
+def _tried(way: Way, edits: Edits) -> EditedRun | str:
+    """What the run of one rank comes to with an edit."""
+    first, *others = edits
+    return way.trial(*first, SwappedTexts(tuple(others))) if others else way.trial(*first)
+
+
+def _try_together(ranks: Lockstep, way: Way, edits: Edits) -> tuple[EditedRun | str, list[dict[str, Any]]]:
     """One edit on all ranks: what it comes to here, and on each."""
-    ranks.begin_trials()
     with ranks.together():
-        ran = way.trial(*edit)
+        ran = _tried(way, edits)
     own: dict[str, Any] = {"why": ran, "bad": False, "moved": None, "later": None}
     if not isinstance(ran, str):
         is_bad = bool(ran.report.findings) or ran.report.verdict in ("nonfinite", "inconclusive")

@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from whynan.replay.plan import ReplayPlan, TailPlan
     from whynan.run.proof.arguments import Heard
     from whynan.run.proof.proving import Audience
+    from whynan.run.proof.reruns import Mended
     from whynan.run.suppressions import Baseline
     from whynan.run.watch.joint_proof import Lockstep
     from whynan.traces.writer import TraceWriter
@@ -137,8 +138,11 @@ class ReplayRerunner:
                 report, Step(run, lambda outcome: self._differs(outcome) is None, compiles(), batch, before)
             )
 
-    def visits(self, path: str, text: str, line: int, edited: SwappedTexts | None = None) -> Visits | str:
+    def visits(
+        self, path: str, text: str, line: int, edited: SwappedTexts | None = None, mends: Mended = ()
+    ) -> Visits | str:
         """The visits of the function at a line of a file whose text that is; or why there are none."""
+        del mends
         way = self._way
         try:
             for edit in edited.edits if edited is not None else ():
@@ -222,8 +226,11 @@ class ReplayRerunner:
         outcome = self._replay(self._way, objects.heard)
         return self._differs(outcome) or objects if self._arrives(outcome) else outcome.why
 
-    def trial(self, path: str, before: str, after: str, live: Meanwhile | None = None) -> EditedRun | str:
+    def trial(
+        self, path: str, before: str, after: str, live: Meanwhile | None = None, mends: Mended = ()
+    ) -> EditedRun | str:
         """The report of a replay with another text of a file, and argument of live objects; or why there is none."""
+        del mends
         region, onward = self._region(), self._onward()
         try:
             with swap_code(path, before, after) as swap, nullcontext() if live is None else live.apply():
