@@ -450,6 +450,26 @@ def test_what_a_stopped_rank_has_written_is_in_its_files(tmp_path: Path) -> None
     assert [(tmp_path / "stopped" / f"log.{number}").read_text() for number in (0, 1)] == ["begun\n"] * 2
 
 
+@pytest.mark.parametrize("kind", ["roots", pytest.param("left", marks=pytest.mark.full)])
+def test_the_first_rank_to_know_leaves_a_report_where_all_are_killed(kind: str, tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    process = start(folder, kind, options=())
+    while not (folder / "report.json").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    for one in processes(folder):
+        os.kill(one, signal.SIGKILL)
+    done = ended(folder, process, SECONDS)
+    assert done.report is not None
+    if kind == "roots":
+        (found,) = done.report["findings"]
+        assert (done.report["verdict"], found["rank"], found["rule"]) == ("nonfinite", 1, "WN301")
+    else:
+        assert done.report["verdict"] == "inconclusive"
+    assert sorted(rank["end"] for rank in done.report["run"]["ranks"])[0] == ("ended" if kind == "left" else "missing")
+    assert any("has left this report before there is one of all ranks" in n for n in done.report["coverage"]["notes"])
+
+
 @pytest.mark.parametrize("number", [pytest.param(n, marks=[] if n < 2 else pytest.mark.full) for n in range(100)])
 def test_whatever_rank_is_killed_the_others_end(number: int, tmp_path: Path) -> None:
     chance = random.Random(number)

@@ -278,6 +278,9 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "terminated": "the program was told to terminate: what it would have done after that is not known",
     "one_of_several": "rank {rank} of {world}: one of several processes is not stopped by itself, nor run again",
     "ranks_missing": lambda v: f"{ranks_text(v['ranks'])} of {v['world']:,} left no report",
+    "provisional": (
+        "rank {rank} has left this report before there is one of all ranks: they go on, or were ended before that"
+    ),
     "store_lost": "the other ranks could not be asked: this is the report of one rank",
     "skipped_with_others": lambda v: (
         f"rank {v['rank']:,} has left out {count_text(v['steps'], 'step')} that {'was' if v['steps'] == 1 else 'were'} "
@@ -288,6 +291,11 @@ SENTENCES: Final[dict[str, Sentence]] = {
     ),
     "no_others": "nothing of this process was looked at, and nothing is known of those beside it",
     "no_facts": "the trace holds no facts: its run was over before any were written",
+    "rank_without_end": lambda v: (
+        f"rank {v['rank']:,} left no end: its trace stops "
+        + ("" if not v["step"] else f"at step {v['step']:,}, ")
+        + f"after {v['events']:,} operations, and what it did then is not known"
+    ),
     "unfinished": (
         "this trace is unfinished: its run was killed, still goes on, or could write no more, and what it did after "
         "{events:,} operations is not known"

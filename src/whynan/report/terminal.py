@@ -126,7 +126,7 @@ def _left_out(report: Report, *, show_all: bool) -> list[str]:
 
 def _is_unfinished(report: Report) -> bool:
     """Whether nobody knows how the run ended: its trace was read before it was whole."""
-    return bool(report.coverage.notes_of("unfinished"))
+    return any(report.coverage.notes_of(kind) for kind in ("unfinished", "rank_without_end", "provisional"))
 
 
 def _abridged(exception: str) -> str:

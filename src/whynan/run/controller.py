@@ -188,6 +188,11 @@ class Controller:
         with self._isolation:
             self.end(early=True)
 
+    def leave(self, report: Report) -> None:
+        """Have a report stand where --json says, until that of all ranks takes its place."""
+        with self._isolation:
+            self._delivery.leave(report)
+
     def _end_all(self, found: Sequence[Finding]) -> None:
         """The run is to end for what was found: at the program's line where that is asked for, else without a word."""
         self._stopped = self.options.on_nonfinite == "stop"
@@ -249,6 +254,10 @@ class Controller:
 
         `by_itself`: the program will end itself, before the rest of the report.
         """
+        if self._concert is not None and not self._reported:
+            status = report.run.exit_status.model_copy(update={"script": None})
+            run = report.run.model_copy(update={"exit_status": status})
+            self._concert.tell_early(report.model_copy(update={"run": run}))
         # of a program that is run again for a proof, the verdict comes much later
         if not self._reported and self._ends_run() and not (by_itself and self._proof is not None):
             self._show_opening(report)

@@ -204,6 +204,11 @@ class Events:
             last = int(segment["ordinal"][-1])
             yield segment
 
+    @property
+    def last_step(self) -> int:
+        """The step of the last event; 0 where there is no event, or it is of no step."""
+        return int(self._segment(self._names[-1])["step"][-1]) if self._names else 0
+
     @cached_property
     def operators(self) -> tuple[str | None, ...]:
         """Names of operators by number."""

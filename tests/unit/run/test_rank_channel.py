@@ -161,3 +161,15 @@ def test_what_a_process_has_written_is_there_when_it_leaves_though_a_stream_is_b
     os.close(reader)
     assert os.waitstatus_to_exitcode(status) == 3
     assert (tmp_path / "log").read_text() == "kept"
+
+
+def test_the_first_rank_that_has_found_something_tells_of_it_before_the_ranks_agree(store: Any) -> None:
+    first, second, third = (Channel(store, Rank(number, 3)) for number in range(3))
+    assert first.is_first_to_tell(found=False)
+    assert not second.is_first_to_tell(found=False)
+    # what is found takes the place of an end, and what more is known of it that of itself
+    assert second.is_first_to_tell(found=True)
+    assert not third.is_first_to_tell(found=True)
+    assert second.is_first_to_tell(found=True)
+    third.conclude()
+    assert not second.is_first_to_tell(found=True)

@@ -74,6 +74,17 @@ def test_a_rank_that_was_killed_is_read_as_far_as_it_came(tmp_path: Path) -> Non
     assert report.findings[0].rank == 1
 
 
+@pytest.mark.parametrize("killed", [0, 1])
+def test_where_a_rank_left_no_end_nothing_is_clean(tmp_path: Path, killed: int) -> None:
+    report = ranks_in(run_of(tmp_path, 0, 1, bad=-1, killed=killed)).report()
+    assert report.verdict == "inconclusive"
+    assert [one.verdict for one in report.run.ranks] == ["inconclusive" if n == killed else "clean" for n in (0, 1)]
+    (note,) = report.coverage.notes_of("rank_without_end")
+    assert note.values["rank"] == killed
+    assert not report.coverage.notes_of("unfinished")
+    assert ranks_in(run_of(tmp_path / "whole", 0, 1, bad=-1)).report().verdict == "clean"
+
+
 def test_what_is_of_no_ranks_or_of_others_is_left_out(tmp_path: Path) -> None:
     recorded(alone := tmp_path / "alone")
     assert folders_of_ranks(str(alone)) is None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.faults import report_internal_error
 from whynan.report.escape import plain
 from whynan.report.wording import count_text
-from whynan.run.output.files import stream, write_text
+from whynan.run.output.files import is_replaceable, stream, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -80,6 +80,15 @@ class Delivery:
             self._deliver(report if is_public else self._public(report))
         finally:
             random.setstate(state)
+
+    def leave(self, report: Report) -> None:
+        """Write the document of a report whose place another one takes; without a word, and only where one can."""
+        from whynan.report import json
+
+        to = self._options.json
+        if to is not None and is_replaceable(to):
+            with suppress(OSError):
+                write_text(to, json.to_json(self._public(report)) + "\n")
 
     def _public(self, report: Report) -> Report:
         from whynan.run.pipeline import fold_report

@@ -137,6 +137,8 @@ class Channel:
         self._deadline: float | None = None
         self._is_terminated = False
         self._interval = _POLL * max(1.0, rank.world / _MANY)
+        self._told = False
+        """Whether this rank's own report stands where that of all ranks shall, and tells of a bad number."""
         self._order = 0
         """This rank's place in the order in which the ranks hand in their reports, from 1; 0 before it has."""
 
@@ -265,6 +267,13 @@ class Channel:
             self._order = self._ask("add", "reports", 1)
         if self._is_terminated:
             self._ask("add", "terminating", -1)
+
+    def is_first_to_tell(self, *, found: bool) -> bool:
+        """Whether no rank has told before that it has `found` a bad number, or else of its end."""
+        first = self._told or self._ask("add", "told/found" if found else "told/ended", 1) == 1
+        self._told = self._told or (found and first)
+        is_known = not found and self._ask("add", "told/found", 0) > 0
+        return first and not is_known and not self._ask("check", ["done"])
 
     def hurry(self) -> None:
         """The launcher terminates the run: wait for the others only a little."""

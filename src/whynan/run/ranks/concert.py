@@ -11,7 +11,7 @@ from whynan.records import Note
 from whynan.run.pipeline import with_note
 from whynan.run.ranks.channel import Channel, StoreError, leave, open_channel
 from whynan.run.ranks.meeting import Meeting
-from whynan.run.ranks.merging import Crossing, RankReport, merge_ranks
+from whynan.run.ranks.merging import Crossing, RankReport, arrival_of, merge_ranks
 from whynan.run.ranks.rehearsal import Rehearsal
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class Stopped(Protocol):
 
     def stop_blocked(self) -> None:
         """Make its report from another thread."""
+        ...
+
+    def leave(self, report: Report) -> None:
+        """Have a report stand where that of all ranks shall, if an option says where."""
         ...
 
 
@@ -126,6 +130,23 @@ class Concert:
         """The report of this rank is being made."""
         self._channel.take_over()
 
+    def tell_early(self, report: Report) -> None:
+        """What is found is left at once, by the first rank to know: all of them may be killed before they agree."""
+        self._leave(RankReport(_numbered(report, self._channel.rank.number), "terminated"))
+
+    def _leave(self, own: RankReport) -> None:
+        number, world = self._channel.rank
+        is_born = any(arrival_of(finding) is None for finding in own.report.findings)
+        try:
+            # what the program has started it outlives
+            if spawned_store() is None and self._channel.is_first_to_tell(found=is_born):
+                note = Note.create("provisional", rank=number)
+                self._run.leave(with_note(merge_ranks({number: own}, world), note))
+        except StoreError:
+            return
+        except Exception:
+            report_internal_error()
+
     def merge(self, report: Report, *, stopped: bool, terminated: bool, is_share_good: bool) -> Report | None:
         """The report of all ranks, if this one is to write it; None where another does.
 
@@ -137,6 +158,7 @@ class Concert:
         sent, received, given = (tuple(Crossing(c.key, c.site, c.sender) for c in of) for of in calls)
         own = RankReport(_numbered(self._with_meetings(report), number), end, sent, received, is_share_good, given)
         status = report.run.exit_status
+        self._leave(own)
         try:
             if self._stops and not terminated and status.script and status.whynan:
                 # the launcher would end all ranks as soon as this one is gone

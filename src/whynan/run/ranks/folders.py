@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from whynan.errors import UsageError
+from whynan.records import Note
 from whynan.run.output.run_trace import RANK, RANKS, report_of_directory
 from whynan.run.pipeline import fold_report
 from whynan.run.ranks.merging import RankReport, merge_ranks
 from whynan.traces import format as layout
 from whynan.traces.format import RunDocument
-from whynan.traces.reader import Folder
+from whynan.traces.reader import Folder, read_trace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _MOST: Final = 1 << 16
 """Ranks of a run."""
+_WITHOUT_END: Final = "unfinished", "ended_in_a_replay"
+"""The notes of a trace whose run did not come to its end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +41,19 @@ class RankFolders:
         number of its call.
         """
         ranks: dict[int, RankReport] = {}
+        cut: list[Note] = []
         for number, folder in sorted(self.folders.items()):
             with suppress(UsageError):
-                ranks[number] = _rank_report(folder)
+                ranks[number] = rank = _rank_report(folder)
+                if rank.end == "terminated":
+                    seen = rank.report.coverage.events
+                    cut.append(Note.create("rank_without_end", rank=number, step=_last_step(folder), events=seen))
         if not ranks:
             raise UsageError(
                 f"none of the {len(self.folders):,} traces can be read", "give one of their folders to see why"
             )
-        return merge_ranks(ranks, self.world)
+        merged = merge_ranks(ranks, self.world)
+        return merged.model_copy(update={"coverage": merged.coverage.with_notes(*cut)})
 
 
 def folders_of_ranks(path: str) -> RankFolders | None:
@@ -76,9 +84,20 @@ def folders_of_ranks(path: str) -> RankFolders | None:
 
 def _rank_report(folder: str) -> RankReport:
     report = fold_report(report_of_directory(folder))
-    if report.coverage.notes_of("unfinished"):
-        return RankReport(report, "terminated")
+    if any(report.coverage.notes_of(kind) for kind in _WITHOUT_END):
+        notes = tuple(note for note in report.coverage.typed_notes if note.kind != "unfinished")
+        coverage = report.coverage.model_copy(update={"typed_notes": notes})
+        # as of one without a trace, nothing is known of what it did after that
+        verdict = "inconclusive" if report.verdict == "clean" else report.verdict
+        return RankReport(report.model_copy(update={"coverage": coverage, "verdict": verdict}), "terminated")
     return RankReport(report, "stopped" if report.run.exit_status.script is None else "ended")
+
+
+def _last_step(folder: str) -> int:
+    """The step of the last event that a trace holds, or its last replay; 0 where that holds none of a step."""
+    with suppress(UsageError):
+        return read_trace(Folder(folder).last(layout.REPLAY) or folder).events.last_step
+    return 0
 
 
 def _rank_of(folder: str) -> tuple[int, int] | None:

@@ -467,11 +467,14 @@ class Replays:
             return found
         report = None if isinstance(found, tuple) else found
         alone = self._joint is not None and self._is_alone
-        proof = JointProof(self._attempts(fault, *joint), None if self._options.redact else ranks, alone=alone)
+        attempts = self._attempts(fault, *joint, explained)
+        proof = JointProof(attempts, None if self._options.redact else ranks, alone=alone)
         proved = proof.prove(report, self.proof_options())
         return found if proved is None else proved
 
-    def _attempts(self, fault: Fault, way: ReplayPlan, eager: bool) -> list[Attempt]:
+    def _attempts(
+        self, fault: Fault, way: ReplayPlan, eager: bool, explained: Callable[[Report], None]
+    ) -> list[Attempt]:
         """The ways to a bad step that all ranks may go: from the program's start, and that of this rank."""
         from whynan.replay.plan import replay_plans
         from whynan.training.replay import compiles
@@ -486,12 +489,14 @@ class Replays:
         attempts: list[Attempt] = []
         for one, eagerly, wanted in [*tried, (way, eager, True)]:
             explains = one.is_whole or self._joint is None
-            explain = functools.partial(self._explained_together, fault, one, eager=eagerly) if explains else None
+            looked_at = functools.partial(self._explained_together, fault, one, explained, eager=eagerly)
             again = self._make_rerunner(one, fault, eager=eagerly)
-            attempts.append(Attempt(fault.step, one.where, again, explain, wanted))
+            attempts.append(Attempt(fault.step, one.where, again, looked_at if explains else None, wanted))
         return attempts
 
-    def _explained_together(self, fault: Fault, way: ReplayPlan, *, eager: bool) -> tuple[bool, Report | None]:
+    def _explained_together(
+        self, fault: Fault, way: ReplayPlan, explained: Callable[[Report], None], *, eager: bool
+    ) -> tuple[bool, Report | None]:
         """Whether a replay that all ranks make is faithful, and the report of it, where something was born in it."""
         from whynan.training.replay import replay
 
@@ -503,7 +508,9 @@ class Replays:
             return True, None
         replay_ = Replay(kind=way.kind, faithful=True, typed_why=_same(fault, way, eager=eager))
         said = () if way.is_whole else _spoilt(fault)
-        return True, _replayed(with_surroundings(region.report, region.trace), replay_, said)
+        report = _replayed(with_surroundings(region.report, region.trace), replay_, said)
+        explained(report)
+        return True, report
 
     def _explained(self, fault: Fault, explained: Callable[[Report], None]) -> Report | tuple[Note, ...] | None:
         from whynan.replay.plan import replay_plans
