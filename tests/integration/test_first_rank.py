@@ -316,6 +316,19 @@ def test_what_an_update_has_made_is_led_back_by_all_ranks_from_the_program_s_sta
     assert done.report["run"]["replay"]["faithful"] is True
 
 
+@pytest.mark.parametrize("mode", ["trace", pytest.param("watch", marks=pytest.mark.full)])
+def test_a_weight_that_is_spoilt_and_read_no_more_is_told_on_each_rank(mode: str, tmp_path: Path) -> None:
+    done = ran(tmp_path / "given", "given", options=("--mode", mode))
+    assert done.report is not None, done.stderr
+    verdict = {"trace": "nonfinite", "watch": "inconclusive"}[mode]
+    assert {rank["verdict"] for rank in done.report["run"]["ranks"]} == {done.report["verdict"]} == {verdict}
+    if mode == "trace":
+        (found,) = done.report["findings"]
+        assert (found["site"]["line"], found["ranks"]) == (marked("born given", EARLIER), [0])
+        (transfer,) = found["transfers"]
+        assert (transfer["operation"], transfer["sender"], transfer["receivers"]) == ("broadcast", 0, [1])
+
+
 @pytest.mark.proof
 def test_a_buffer_that_came_to_the_others_is_led_back_to_the_rank_that_spoilt_it(tmp_path: Path) -> None:
     done = ran(tmp_path / "level", "level")

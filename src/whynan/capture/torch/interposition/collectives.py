@@ -65,7 +65,7 @@ class CollectiveLog:
 
     def __init__(self, context: TraceContext) -> None:
         self._context = context
-        self._any = False
+        self.is_any = False
         self._sent: dict[int, int] = {}
         """What was bad of what this process has put in, as a set of labels, by the collective."""
         self._left: dict[int, tuple[int, int | None]] = {}
@@ -81,8 +81,8 @@ class CollectiveLog:
         What it writes is not to be looked at now.
         """
         if not operator.collective:
-            return self._any and self._completes(args)
-        self._any = True
+            return self.is_any and self._completes(args)
+        self.is_any = True
         self._begin(operator, args, out, ordinal)
         return True
 

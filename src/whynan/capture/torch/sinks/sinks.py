@@ -282,13 +282,15 @@ class Sinks:
     def _stored(self, tensor: Tensor, kind: SinkKind, name: str | None, whole: Tensor) -> None:
         """A parameter or buffer with bad elements that were finite before; a mask may be either."""
         labels = self.context.labels
+        is_trained = kind == "parameter" and whole.requires_grad
+        # what other processes have put there was not there before
+        came = is_trained and self._came(tensor)
         for sink in self.sink(tensor, kind, name, True):
             own = frozenset(
                 label
                 for label in sink.labels
-                if not ((b := labels.birth(label)).kind == "entered" and b.element.tensor == name)
+                if came or not ((b := labels.birth(label)).kind == "entered" and b.element.tensor == name)
             )
-            is_trained = kind == "parameter" and whole.requires_grad
             written = self._written.get(whole) if is_trained else None
             if written is None and not (is_trained and isinstance(whole, torch.nn.Parameter)):
                 # a leaf that no optimizer has may be what another part of a model has given
@@ -503,6 +505,10 @@ class Sinks:
                     # put there by hand
                     self.consume(tensor, "gradient")
         self.look_at_modules()
+        stepped: list[Tensor] = self._written.keys()
+        for parameter in stepped:
+            # one of an optimizer's that no backward of this trace has come to
+            self._stored_at_end(parameter, "parameter", context.names.leaf_name(parameter))
         self.release_outputs()
         named: set[int] = set()
         for leaf in self.log.leaves.values():
@@ -520,13 +526,27 @@ class Sinks:
 
     def look_at_modules(self) -> None:
         """What is bad in the parameters and buffers of the modules that ran."""
-        for root in list(self.context.names.roots) if self.context.marked else ():
+        is_any = bool(self.context.marked) or self.entries.exchanges.is_any
+        for root in list(self.context.names.roots) if is_any else ():
             held: tuple[tuple[SinkKind, Any], ...] = ("parameter", root.parameters()), ("buffer", root.buffers())
             for kind, tensors in held:
                 for tensor in tensors:
-                    here = local(tensor)
-                    if here is not None and self.context.state_of(here) is not None:
-                        self._stored(here, kind, self.context.names.describe(tensor)[0], tensor)
+                    self._stored_at_end(tensor, kind, self.context.names.describe(tensor)[0])
+
+    def _stored_at_end(self, whole: Tensor, kind: SinkKind, name: str | None) -> None:
+        """A parameter or buffer with what has come to it by a collective, too, and nobody has read."""
+        here = local(whole)
+        if here is not None and (self.context.state_of(here) is not None or (kind == "parameter" and self._came(here))):
+            self._stored(here, kind, name, whole)
+
+    def _came(self, tensor: Tensor) -> bool:
+        """Whether a collective has written a tensor last, which is not looked at until somebody reads it."""
+        exchanges = self.entries.exchanges
+        try:
+            made = self.context.rows.get(self.context.rows.writer_of(tensor)) if exchanges.is_any else None
+        except (RuntimeError, NotImplementedError):
+            return False
+        return bool(exchanges.collective_of(made))
 
     def _held(self, state: State) -> None:
         assert state.plane is not None
