@@ -73,14 +73,14 @@ def _gone_astray(ran: EditedRun) -> str | None:
     most, usual = max(earlier), statistics.median(later)
     if usual <= _ASTRAY * most:
         return None
-    return f"with it the loss, at most {_size(most)} before, is {_size(usual)} as a rule in the steps after that"
+    return f"with it the loss, at most {_size(most)} up to that step, is {_size(usual)} as a rule in those after it"
 
 
 def _losses_text(ran: EditedRun) -> str:
     earlier, later = _magnitudes(ran.earlier), _magnitudes(ran.later)
     if not earlier or not later:
         return ""
-    return f", whose loss is at most {_size(max(later))}, and was {_size(max(earlier))} before"
+    return f", where the loss is at most {_size(max(later))}; up to that step it was at most {_size(max(earlier))}"
 
 
 def _magnitudes(losses: Sequence[float]) -> list[float]:

@@ -75,7 +75,7 @@ class EditedRun:
     bad: str | None = None
     """What became bad after the step that the report is of."""
     earlier: tuple[float, ...] = ()
-    """The losses of the steps up to that which was bad, as far as they are known."""
+    """The losses of the steps up to that which was bad, and its own with the edit, as far as they are known."""
     later: tuple[float, ...] = ()
     """Those of the steps after it, as they are with the edit."""
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from whynan.run.ranks.channel import Channel
 
-_SECONDS: Final = 40.0
+_SECONDS: Final = 30.0
 """So long edits are tried together, all in all, with what each rank does meanwhile by itself."""
 _FIRST: Final = 40.0
 """Seconds until the first of them, in which the step is replayed as it was, and edits are judged on its operands."""

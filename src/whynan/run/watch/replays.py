@@ -261,16 +261,14 @@ class ReplayRerunner:
         return EditedRun(report, moved, further, onward.bad, *self._losses(onward))
 
     def _losses(self, onward: TrialSteps) -> tuple[tuple[float, ...], tuple[float, ...]]:
-        """The losses of the steps up to the one that was bad, and those of the steps after it with an edit."""
+        """The losses up to the step that was bad, its own with an edit included, and those of the steps after it."""
         if self._fault.optimizer is None:
             return (), ()
         known = [e for e in self._guard.history.steps_of(self._fault.optimizer) if e.step < self._fault.step]
         scale = next((e.scale for e in reversed(known) if e.scale), 1.0)
-        earlier = (
-            *(e.loss for e in known if e.loss is not None),
-            *(n / scale for n in self._fault.judged.numbers[-1:]),
-        )
-        return earlier, tuple(loss / scale for loss in onward.later)
+        first = () if onward.first is None else onward.first.numbers[-1:]
+        own = [loss / scale for loss in (*self._fault.judged.numbers[-1:], *first)]
+        return (*(e.loss for e in known if e.loss is not None), *own), tuple(loss / scale for loss in onward.later)
 
     def course(self, path: str = "", before: str = "", after: str = "") -> Course | str:
         """The steps of the program from its start, with another text of a file; or why it cannot be run from there."""
