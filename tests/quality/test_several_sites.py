@@ -11,8 +11,10 @@ import pytest
 import torch
 
 import whynan
+from tests.quality.verdicts.exactness import MAIN, differs, numbers, tensors, trained
 from tests.quality.verdicts.several_sites import PROGRAMS, Program
-from tests.quality.verdicts.substituted import MAIN, Substitution, best, differs, edited, numbers, tensors
+from tests.quality.verdicts.substituted import Substitution, best, edited, held
+from tests.quality.verdicts.trained import TRAININGS, run
 from whynan.records import APPLICABLE
 from whynan.run.proof import proving
 from whynan.verify import comparison
@@ -123,7 +125,7 @@ def _names(programs: Iterable[Program]) -> list[str]:
 
 def test_there_are_enough_of_them() -> None:
     assert len(PROGRAMS) >= 20
-    wrong = [(program.name, one) for program in PROGRAMS for one in program.wrong]
+    wrong = [(program.name, one) for program in (*PROGRAMS, *TRAININGS) for one in program.wrong]
     assert len(set(wrong)) == len(wrong)
     assert len(wrong) >= 200
 
@@ -139,6 +141,37 @@ def test_right_mends_hold_and_wrong_ones_do_not(name: str, tmp_path: Path, tally
 def test_all_right_mends_hold_and_all_wrong_ones_do_not(name: str, tmp_path: Path, tally: Tally) -> None:
     program = _program(name)
     _hold(program, [*program.wrong], tmp_path, tally)
+
+
+def _hold_trained(program: Program, wrong: Sequence[Wrong], folder: Path, tally: Tally) -> None:
+    right = best(run(program, folder).findings[0].fixes)
+    assert right is not None
+    texts = edited(right, program.files)
+    exact = trained(texts, torch.float64)
+    assert not differs(trained(texts, torch.float32), exact)
+    tally.count("several sites, right mends", 1, 1, "verified or guarded")
+    missed: list[str] = []
+    for one in wrong:
+        mutated = {name: one.of(text) for name, text in texts.items()}
+        assert mutated != texts, one
+        assert differs(trained(mutated, torch.float32), exact), one
+        report = run(program, folder, one, right.title)
+        missed += [one.how] if held(report, one, program.files) else []
+    tally.count("several sites, wrong mends", len(wrong) - len(missed), len(wrong), "neither verified nor guarded")
+    assert not missed, program.name
+
+
+@pytest.mark.process
+def test_a_training_is_mended_at_both_sites_or_not_at_all(tmp_path: Path, tally: Tally) -> None:
+    _hold_trained(TRAININGS[0], [*TRAININGS[0].wrong][::6], tmp_path, tally)
+
+
+@pytest.mark.full
+@pytest.mark.process
+@pytest.mark.parametrize("name", _names(TRAININGS))
+def test_all_trainings_are_mended_at_both_sites_or_not_at_all(name: str, tmp_path: Path, tally: Tally) -> None:
+    program = next(program for program in TRAININGS if program.name == name)
+    _hold_trained(program, [*program.wrong], tmp_path, tally)
 
 
 def _wrong(program: Program, how: str) -> Wrong:

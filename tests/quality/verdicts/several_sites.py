@@ -62,7 +62,7 @@ class Program:
     @property
     def wrong(self) -> Iterator[Wrong]:
         """The wrong mends."""
-        start = next(number for number, one in enumerate(PROGRAMS) if one is self)
+        start = next((number for number, one in enumerate(PROGRAMS) if one is self), len(self.name))
         forms = [*FORMS.items()]
         for number, site in enumerate(self.sites):
             for step in range(_EACH):
