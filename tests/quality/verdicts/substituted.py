@@ -52,7 +52,7 @@ class Substitution:
     """The title of the right mend: candidates that it is not made of are left out."""
     given: int = 0
     """So many candidates were given that have the wrong piece."""
-    declined: list[str] = field(default_factory=list)
+    declined: list[str] = field(default_factory=list[str])
 
     @contextlib.contextmanager
     def in_place(self) -> Generator[None]:
@@ -67,11 +67,13 @@ class Substitution:
             return (self._moved(one) for one in real[1](*given))
 
         names = {"candidates": candidates, "moved_activations": moved_activations}
-        vars(made_by).update(names)
+        for name, function in names.items():
+            setattr(made_by, name, function)
         try:
             yield
         finally:
-            vars(made_by).update(candidates=real[0], moved_activations=real[1])
+            for name, function in zip(names, real, strict=True):
+                setattr(made_by, name, function)
 
     def _candidate(self, text: str, finding: Any, one: Any) -> Any:
         if not isinstance(one, Candidate):

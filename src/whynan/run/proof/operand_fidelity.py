@@ -51,7 +51,7 @@ Operands = list[tuple[int, dict[str, Slopes]]]
 class ShowingTexts(SwappedTexts):
     """Texts of files in which operands are shown, and what these were."""
 
-    shown: Operands = field(default_factory=list)
+    shown: Operands = field(default_factory=list[tuple[int, dict[str, Slopes]]])
 
     @contextmanager
     def apply(self) -> Generator[None]:
