@@ -39,6 +39,11 @@ SHARE: Final = {
 """Programs of the short run: one of so many wrong mends of each is tried there."""
 
 
+@pytest.fixture(autouse=True)
+def fixes_can_be_made() -> None:
+    """What stands in the place of a candidate is no change that is made anew of its rule and place."""
+
+
 @contextmanager
 def loaded(program: Program, folder: Path) -> Generator[ModuleType]:
     """The files of a program in a folder, imported anew: nothing of it has been run."""
