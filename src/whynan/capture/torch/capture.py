@@ -126,10 +126,10 @@ class Capture:
             self._enter_late()
             self.begin_at(step)
 
-    def begin_at(self, step: int) -> None:
+    def begin_at(self, step: int, optimizer: Any = None) -> None:
         """What comes now belongs to an optimizer's step of this number, from 1."""
         steps = self.context.log.steps
-        steps.offset, steps.met = step - 1, True
+        steps.offset, steps.met, steps.concerned = step - 1, True, optimizer
 
     def release_outputs(self, read: Any = None, error: BaseException | None = None) -> None:
         """No backward comes to what the modules have given so far, and to a tensor that was read: it has left.

@@ -831,7 +831,11 @@ class Replays:
         from whynan.capture.torch.provenance.before_the_run import Inherited
 
         def tell(capture: Capture) -> None:
-            capture.begin_at(1 if way.is_whole else fault.step)
+            if way.is_whole:
+                # its optimizers are made anew
+                capture.begin_at(1)
+            else:
+                capture.begin_at(fault.step, fault.optimizer)
             if fault.optimizer is not None and not way.is_whole:
                 capture.set_inherited_state(Inherited(fault))
                 capture.set_scale_fall(fault.scale_fall)

@@ -35,6 +35,8 @@ class Steps:
         self.offset = 0
         """Attempts that were made before anything was looked at."""
         self.met = False
+        self.concerned: Any = None
+        """The optimizer whose step is looked into, where others step on the way to it."""
 
     @property
     def owner(self) -> int | None:
@@ -101,12 +103,21 @@ class Steps:
         return self.offset + attempts + 1, max(micro, 1)
 
     def step_of_birth(self, ordinal: int, labels: frozenset[int], sinks: list[Sink]) -> int | None:
-        """1 + the attempts, before an event, of the optimizer that consumed what was born there; None if unknown."""
+        """1 + the attempts, before an event, of the optimizer that consumed what was born there, or was to."""
         owners = {s.owner for s in sinks if s.owner is not None and s.labels & labels}
-        owner = min(owners) if owners else (0 if len(self._ends) == 1 else None)
-        if owner is None:
+        if owners:
+            owner = min(owners)
+        elif self.concerned is not None:
+            owner = self._number(self.concerned)
+        elif self._ends:
+            # of several that take turns, the one that has not stepped for longest
+            ahead = [ends[: bisect_right(ends, ordinal)] for ends in self._ends]
+            owner = min(range(len(ahead)), key=lambda number: ahead[number][-1:])
+        else:
             return None
-        return self.offset + 1 + bisect_right(self._ends[owner], ordinal) + bisect_right(self._skips, ordinal)
+        # one that has not stepped yet has no number
+        made = 0 if owner is None else bisect_right(self._ends[owner], ordinal)
+        return self.offset + 1 + made + bisect_right(self._skips, ordinal)
 
     def micro_of(self, event: Event) -> int | None:
         """Which backward an event is of: what the last one before a step is followed by is of that one still.
