@@ -186,3 +186,23 @@ def test_weights_that_were_bad_before_are_not_the_optimizers_doing() -> None:
         return weight
 
     assert [f.birth for f in traced(step).findings if f.phase == "optimizer"] in ([], ["entered"])
+
+
+def test_a_loss_whose_gradients_are_finite_belongs_to_the_optimizer_that_steps_on_it() -> None:
+    """Of two that take turns, the other of which has made one step more by then."""
+    judge, maker = nn.Linear(2, 1), nn.Linear(2, 2)
+    optimizers = [torch.optim.SGD(module.parameters(), lr=0.01) for module in (judge, maker)]
+
+    def work() -> None:
+        for step in range(4):
+            for number, optimizer in enumerate(optimizers):
+                optimizer.zero_grad()
+                scale = torch.full((), float(step == 2 and number == 1))
+                loss = judge(maker(torch.ones(1, 2))).sum() + scale / (1 - scale)
+                loss.backward()
+                if not loss.isfinite():
+                    return
+                optimizer.step()
+
+    (finding,) = traced(work).findings
+    assert (finding.op, finding.step) == ("aten.div.Tensor", 3)

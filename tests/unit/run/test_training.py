@@ -281,26 +281,6 @@ def test_an_optimizer_that_is_not_watched_gives_no_alarm() -> None:
     assert all(bool(p.isfinite().all()) for p in first.parameters())
 
 
-def test_a_loss_whose_gradients_are_finite_belongs_to_the_optimizer_that_steps_on_it() -> None:
-    """Of two that take turns, the other of which has made one step more by then."""
-    judge, maker = nn.Linear(2, 1), nn.Linear(2, 2)
-    optimizers = [torch.optim.SGD(module.parameters(), lr=0.01) for module in (judge, maker)]
-
-    def fit() -> None:
-        for step in range(4):
-            for number, optimizer in enumerate(optimizers):
-                optimizer.zero_grad()
-                scale = torch.full((), float(step == 2 and number == 1))
-                loss = judge(maker(torch.ones(1, 2))).sum() + scale / (1 - scale)
-                loss.backward()
-                optimizer.step()
-
-    with watch(*optimizers) as w:
-        fit()
-    assert [(f.op, f.step) for f in w.report.findings] == [("aten.div.Tensor", 3)]
-    assert [entry.step for entry in w.report.run.history] == [1, 2, 3]
-
-
 def test_without_a_name_all_optimizers_are_watched() -> None:
     first, second, optimizers = _two()
     with watch() as w:
