@@ -561,12 +561,12 @@ class TrialSteps:
         elif judged.bad_loss or (judged.bad and not getattr(optimizer, "found_inf", None)):
             what = [*(["the loss"] if judged.bad_loss else []), *(["the gradients"] if judged.bad else [])]
             self.stop_at(f"with it step {self._step(optimizer)} is bad: NaN or Inf in {' and '.join(what)}")
-        elif optimizer is self._fault.optimizer:
-            self.later += judged.numbers[-1:]
         self.used = time.process_time() - self._began
         self.over = self.over or self.steps > self.most or (self.steps > 0 and self.used > self._seconds)
         self.over = _is_over_anywhere(here=self.over)
         if not self.over:
+            if self.steps and optimizer is self._fault.optimizer:
+                self.later += judged.numbers[-1:]
             # what writes without operators is put back too
             for tensor in (*parameters_of(optimizer), *(state for _, state in _states(optimizer))):
                 undo.keep(tensor)

@@ -80,7 +80,7 @@ def test_a_fix_after_which_the_losses_are_far_larger_is_not(loaded: Callable[[st
     """Finite as all of them are: a rate with which each step is five times as long as the one before."""
     verdict = verdict_of(loaded(program("SGD([w], lr=0.01)", "(root + w ** 2).sum()", rate=3.0)))
     assert verdict.status == "unverified"
-    assert "with it the loss, at most 4.28 up to that step, is " in verdict.why
+    assert "with it the loss, of a magnitude of at most 4.28 up to that step, is " in verdict.why
     assert " as a rule in those after it" in verdict.why
 
 

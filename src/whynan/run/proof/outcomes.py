@@ -14,8 +14,6 @@ from whynan.records import APPLICABLE
 from whynan.source.text import place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from whynan.records import Finding, FixVerdict, Report, Site
     from whynan.run.proof.reruns import EditedRun
 
@@ -67,28 +65,23 @@ class EditOutcome:
 
 def _gone_astray(ran: EditedRun) -> str | None:
     """That the losses after the step are far larger than those before; None where they are not, or are few."""
-    earlier, later = _magnitudes(ran.earlier), _magnitudes(ran.later)
-    if not earlier or len(later) < _FEWEST:
+    earlier = [abs(loss) for loss in ran.earlier if math.isfinite(loss)]
+    if not earlier or len(ran.later) < _FEWEST:
         return None
-    most, usual = max(earlier), statistics.median(later)
-    if usual <= _ASTRAY * most:
+    most, usual = max(earlier), statistics.median(ran.later)
+    if not usual > _ASTRAY * most:
         return None
-    return f"with it the loss, at most {_size(most)} up to that step, is {_size(usual)} as a rule in those after it"
+    least, size = (format_value(loss, digits=3) for loss in (most, usual))
+    return f"with it the loss, of a magnitude of at most {least} up to that step, is {size} as a rule in those after it"
 
 
 def _losses_text(ran: EditedRun) -> str:
-    earlier, later = _magnitudes(ran.earlier), _magnitudes(ran.later)
-    if not earlier or not later:
+    """What the loss comes to in the steps after, which are made with the same batch."""
+    if not ran.later:
         return ""
-    return f", where the loss is at most {_size(max(later))}; up to that step it was at most {_size(max(earlier))}"
-
-
-def _magnitudes(losses: Sequence[float]) -> list[float]:
-    return [abs(loss) for loss in losses if math.isfinite(loss)]
-
-
-def _size(loss: float) -> str:
-    return format_value(loss, digits=3)
+    first, last = (format_value(loss, digits=3) for loss in (ran.later[0], ran.later[-1]))
+    came = f"is {last}" if len(ran.later) == 1 else f"goes from {first} to {last}"
+    return f", with its batch again, in which the loss {came}"
 
 
 def so_far(verdict: FixVerdict, against: str) -> str:
