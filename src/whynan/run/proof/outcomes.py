@@ -46,7 +46,7 @@ class EditOutcome:
         if ran.further is None or self.remains is not None:
             return self
         more = f" and {ran.further} more" if ran.further else ""
-        return replace(self, went_on=f"with it the program makes the step{more}{_losses_text(ran)}")
+        return replace(self, went_on=f"with it the program makes the step{more}")
 
     def apply_to(self, verdict: FixVerdict) -> FixVerdict:
         """A verdict with what the program did with the edit: only what is finite to its end is verified."""
@@ -73,15 +73,6 @@ def _gone_astray(ran: EditedRun) -> str | None:
         return None
     least, size = (format_value(loss, digits=3) for loss in (most, usual))
     return f"with it the loss, of a magnitude of at most {least} up to that step, is {size} as a rule in those after it"
-
-
-def _losses_text(ran: EditedRun) -> str:
-    """What the loss comes to in the steps after, which are made with the same batch."""
-    if not ran.later:
-        return ""
-    first, last = (format_value(loss, digits=3) for loss in (ran.later[0], ran.later[-1]))
-    came = f"is {last}" if len(ran.later) == 1 else f"goes from {first} to {last}"
-    return f", with its batch again, in which the loss {came}"
 
 
 def so_far(verdict: FixVerdict, against: str) -> str:

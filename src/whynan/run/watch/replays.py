@@ -257,7 +257,7 @@ class ReplayRerunner:
         moved = _moved(self._fault.judged, outcome.judged)
         if onward is None or onward.first is None:
             return EditedRun(report, moved)
-        further = onward.further if self._fault.ends_itself or onward.later else None
+        further = onward.further if self._fault.ends_itself else None
         return EditedRun(report, moved, further, onward.bad, *self._losses(onward))
 
     def _losses(self, onward: TrialSteps) -> tuple[tuple[float, ...], tuple[float, ...]]:

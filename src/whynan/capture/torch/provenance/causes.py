@@ -171,7 +171,9 @@ class Causes:
                 elif region is not None:
                     factors.append(Factor(operand, tensor, region))
                     start = _unravel(int(region.storage_offset()), tensor) if region.numel() else None
-                    parts.append(Part(None, finite_range(region), operand, start))
+                    # an index is none of the values
+                    is_value = region.is_floating_point() or not held.alias.dtype.is_floating_point
+                    parts.append(Part(None, finite_range(region) if is_value else None, operand, start))
             elif row.operator.pointwise and isinstance(operand, (int, float)) and not isinstance(operand, bool):
                 parts.append(Part(operand))
         if row.operator.base in TORCH.having("product") and len(factors) == 2 and isinstance(value, (int, float)):
