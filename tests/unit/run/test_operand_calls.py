@@ -110,8 +110,8 @@ def test_a_row_of_which_two_masks_leave_nothing(loaded: Callable[[str], ModuleTy
 @pytest.mark.parametrize(
     ("distribution", "sample", "operand"),
     [
-        ("Beta(a, b)", "1.0", "torch.where(y == 0, torch.finfo(y.dtype).tiny, torch.where(y == 1, "),
-        ("Beta(a, b)", "0.0", "torch.where(y == 0, torch.finfo(y.dtype).tiny, torch.where(y == 1, "),
+        ("Beta(a, b)", "1.0", "torch.where(y == 0, torch.finfo(y.dtype).eps / 2, torch.where(y == 1, "),
+        ("Beta(a, b)", "0.0", "torch.where(y == 0, torch.finfo(y.dtype).eps / 2, torch.where(y == 1, "),
         ("Gamma(a, b)", "0.0", "torch.where(y == 0, torch.finfo(y.dtype).tiny, y)"),
         (TANH, "-1.0", "torch.where(torch.abs(y) == 1, torch.sign(y) * (1 - torch.finfo(y.dtype).eps / 2), y)"),
     ],
