@@ -355,8 +355,10 @@ for _inner in ("log(1 - {})", "logit({})", "atanh({})", "acos({})", "asin({})"):
 # -- matrices ---------------------------------------------------------------------------------------------------------
 _ONES: Final = [[1.0, 1.0], [1.0, 1.0]]
 _FINE: Final = [[2.0, 0.5], [0.5, 1.0]]
-for _name in ("logdet", "slogdet", "inv_ex", "qr"):
+for _name in ("logdet", "slogdet", "inv_ex"):
     of(f"{_name}(a)", {"a": _ONES}, a=_FINE)
+# of equal columns a library may round what is left of the second
+of("qr(a)", {"a": [[1.0, 0.0], [0.0, 0.0]]}, a=_FINE)
 for _pattern in ("log(det(a))", "log(abs(det(a)))"):
     of(_pattern, lambda f: {"a": [[f.tiny, 0.0], [0.0, f.eps**2]]}, a=_FINE)
 for _name in ("eigh", "svd"):
