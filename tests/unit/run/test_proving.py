@@ -845,7 +845,7 @@ COOLING = """import torch
 
 torch.manual_seed(0)
 scores = torch.nn.Linear(4, 3)
-optimizer = torch.optim.SGD(scores.parameters(), lr=0.1)
+optimizer = torch.optim.SGD(scores.parameters(), lr=1e-6)
 x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))
 for turn in range(4):
     temperature = 1.0 - turn / 3
@@ -859,6 +859,7 @@ for turn in range(4):
 @pytest.mark.process
 @pytest.mark.proof
 def test_a_number_that_a_formula_computes_of_others_varies_where_nothing_is_healthy(tmp_path: Path) -> None:
+    """At a rate at which gradients that are a thousand times as large spoil nothing."""
     report, _ = run(tmp_path, COOLING)
     best = report["findings"][0]["fixes"][0]
     assert best["verdict"]["status"] == "guarded", best["verdict"]
