@@ -61,7 +61,7 @@ UNREACHED = frozenset(
             "LabelSets.union",
             *PROTOCOLS,
         ),
-        *("Identities.keys", "Capture.begin_at", "Capture.set_inherited_state"),
+        *("Capture.begin_at", "Capture.set_inherited_state"),
         *("Capture.start_at_step", "Capture.release_outputs"),
         # called at the marks of a training and in its replays
         *("Fetch.__init__", "Fetch.of_indices", "Fetch.roots", "Fetch.fetch", "watch_loaders.<locals>.<lambda>"),
