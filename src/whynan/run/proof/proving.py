@@ -21,7 +21,7 @@ from whynan.run.output.capsules import capsule_finding
 from whynan.run.proof.local_proof import cures, saturating, values_at
 from whynan.run.proof.operand_fidelity import are_same, operands_of
 from whynan.run.proof.outcomes import EditOutcome, outcome_of
-from whynan.run.proof.reruns import EditedRun
+from whynan.run.proof.reruns import NOT_ALIKE, EditedRun
 from whynan.run.proof.trials import (
     ProgramText,
     RankedCandidate,
@@ -329,6 +329,9 @@ class _Proving:
         first, second = (
             operands_of(self._trials.again, text, [text.located(one) for one in there]) for text in (loaded, source)
         )
+        if NOT_ALIKE in (first, second):
+            # other ranks make anew what mends, and not what only shows
+            return True
         return not isinstance(first, str) and not isinstance(second, str) and are_same(first, second)
 
     def _proved_edits(self, finding: Finding, source: ProgramText, edits: Sequence[Candidate]) -> tuple[Fix, ...]:

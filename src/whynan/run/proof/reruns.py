@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     Mended: TypeAlias = tuple[Further, ...]
 
+NOT_ALIKE: Final = "not all ranks come to the same edit by themselves"
 RERUN: Final = "whynan run --rerun runs it again to prove fixes"
 
 

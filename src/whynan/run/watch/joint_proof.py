@@ -14,7 +14,7 @@ from whynan.capture.ranks import TOGETHER
 from whynan.records import Finding, Fix, FixVerdict, Report
 from whynan.records.report import Further
 from whynan.run.proof.proving import ProofOptions, prove_fixes, user_texts
-from whynan.run.proof.reruns import EditedRun, Rerunner
+from whynan.run.proof.reruns import NOT_ALIKE, EditedRun, Rerunner
 from whynan.source.positions import file_of_site
 from whynan.verify.in_place.swap import SwappedTexts, edits_of
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     Edits: TypeAlias = tuple[tuple[str, str, str], ...]
     """The path of each file that an edit changes, its text and the edited one."""
 
-_NOT_ALIKE = "not all ranks come to the same edit by themselves"
 _OVER = "the ranks replay it together no longer: the time for that is over, or one of them is gone"
 
 
@@ -139,7 +138,7 @@ class JointRerunner:
         able = self._ranks.exchange(value=True) if edits else [True]
         if edits:
             self._ranks.begin_trials()
-        return None if able and all(able) else _NOT_ALIKE if able else _OVER
+        return None if able and all(able) else NOT_ALIKE if able else _OVER
 
     def hear(self, objects: Heard) -> Heard | str:
         """What hears of the objects of this rank."""
