@@ -136,20 +136,23 @@ def nearby_truths(original: TestedProgram, case: Case, *, bits: int) -> Iterator
 
 def takes_logarithms(original: TestedProgram, case: Case) -> bool:
     """Whether a logarithm is among what the original computes, as far as that is known."""
-    try:
-        program = original.oracle_program(case.sample.arguments)
-    except UnknowableError:
-        return False
-    return any(step.op.lower().removeprefix("aten.").startswith(_LOGARITHMS) for step in program.steps)
+    program = _known_program(original, case)
+    steps = () if program is None else program.steps
+    return any(step.op.lower().removeprefix("aten.").startswith(_LOGARITHMS) for step in steps)
 
 
 def is_by_element(original: TestedProgram, case: Case) -> bool:
     """Whether all that the original computes is of one element of each of its operands, as far as that is known."""
+    program = _known_program(original, case, case.sample.needs_grad)
+    return program is not None and all(base_name(step.op).rstrip("_") in _BY_ELEMENT for step in program.steps)
+
+
+def _known_program(original: TestedProgram, case: Case, needs_grad: frozenset[str] = frozenset()) -> Program | None:
+    """What the original computes, as far as that is known."""
     try:
-        program = original.oracle_program(case.sample.arguments, case.sample.needs_grad)
+        return original.oracle_program(case.sample.arguments, needs_grad)
     except UnknowableError:
-        return False
-    return all(base_name(step.op).rstrip("_") in _BY_ELEMENT for step in program.steps)
+        return None
 
 
 def is_light(original: TestedProgram, case: Case) -> bool:
@@ -157,11 +160,8 @@ def is_light(original: TestedProgram, case: Case) -> bool:
 
     Or so few times in a matrix product that all of its terms are not many.
     """
-    if case.sample.needs_grad:
-        return False
-    try:
-        program = original.oracle_program(case.sample.arguments, case.sample.needs_grad)
-    except UnknowableError:
+    program = None if case.sample.needs_grad else _known_program(original, case)
+    if program is None:
         return False
     sizes = {name: math.prod(shape) for name, shape in program.shapes.items()}
     terms = 0.0
