@@ -20,7 +20,7 @@ from whynan.expr.term import (
 )
 from whynan.ops import signatures, spelling
 from whynan.source.calls import function_of, operator_of
-from whynan.source.dataflow import Reaching
+from whynan.source.dataflow import reaching_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,7 +99,7 @@ class Reader:
 
     def __init__(self, place: Place, function: Function | ast.Module) -> None:
         self.place = place
-        self.reaching = Reaching(place, function)
+        self.reaching = reaching_in(place, function)
         self._read: dict[ast.AST, Term] = {}
         self._keys: dict[int, tuple[Term, object]] = {}
         self._results: dict[ast.Call, Term | None] = {}

@@ -7,6 +7,7 @@ changes; every other name still is what it was.
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import sys
 import threading
@@ -104,7 +105,7 @@ class Mark:
     batches: list[tuple[Any, BatchOrigin]] = field(default_factory=list)
     """What loaders have given since, and where that came from."""
     began: float = field(default_factory=time.monotonic)
-    used: float = field(default_factory=time.process_time)
+    used: float = field(default_factory=lambda: used_time())
     """The processor time of the process until then."""
 
     def prune(self, alive: list[FrameType]) -> None:
@@ -113,7 +114,7 @@ class Mark:
 
     def is_short(self) -> bool:
         """Whether the program has come here so soon that all of it may be replayed."""
-        return time.process_time() - self.used < SHORT and time.monotonic() - self.began < SOON
+        return used_time() - self.used < SHORT and time.monotonic() - self.began < SOON
 
     def turn(self) -> None:
         """Note what the loops around the mark have gone on to: the targets of those that have turned."""
@@ -138,6 +139,24 @@ class Mark:
 
 
 _NOTHING: Final = object()
+
+
+_loading = 0.0
+"""The processor time in which the compiler was loaded, which no replay does again."""
+
+
+def load_compiler(*_: object) -> None:
+    """Load what torch loads as the first optimizer is made; it takes longer than the steps of a small program."""
+    global _loading  # noqa: PLW0603 (of the process, as its processor time is)
+    if "torch._dynamo" not in sys.modules:
+        began = time.process_time()
+        importlib.import_module("torch._dynamo")
+        _loading += time.process_time() - began
+
+
+def used_time() -> float:
+    """The processor time of the process, without that."""
+    return time.process_time() - _loading
 
 
 def stack(*, libraries: bool = False) -> list[FrameType]:

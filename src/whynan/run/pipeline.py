@@ -14,7 +14,7 @@ from whynan.run.suppressions import all_comments, comment_at, excuse_finding
 from whynan.run.versions import versions
 from whynan.source.positions import sha256_of
 from whynan.source.syntax import lines_of
-from whynan.source.text import Place
+from whynan.source.text import Place, place_of
 from whynan.traces.format import FAILED
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def source_reader(report: Report) -> Callable[[str], Place | None]:
     def read(file: str) -> Place | None:
         if file not in hashes or sha256_of(file) != hashes[file]:
             return None
-        return Place("".join(lines_of(file)))
+        return place_of("".join(lines_of(file)))
 
     return read
 

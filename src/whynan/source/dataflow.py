@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -426,3 +427,9 @@ class Reaching:
                     self.at[inner] = frozenset({self._made.setdefault((node, inner.id), Definition(inner.id, node))})
                 else:
                     self.late[inner] = inner.id
+
+
+@functools.lru_cache(maxsize=64)
+def reaching_in(place: Place, function: Function | ast.Module) -> Reaching:
+    """The definitions that reach each name of a function, which many readers of its expressions ask for."""
+    return Reaching(place, function)

@@ -87,11 +87,6 @@ class Syntax:
         nodes: Iterator[ast.AST] = ast.walk(self.tree) if self.tree is not None else iter(())
         return {child: node for node in nodes for child in ast.iter_child_nodes(node)}
 
-    @cached_property
-    def statements(self) -> dict[ast.stmt, str]:
-        """What each statement says, wherever it stands."""
-        return {node: ast.dump(node) for node in self.parents if isinstance(node, ast.stmt)}
-
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
         """A node's ancestors, the nearest first."""
         while (parent := self.parents.get(node)) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import bisect
 import functools
+import os
 import re
 import tokenize
 import warnings
@@ -192,6 +193,29 @@ class Place(Syntax):
             if isinstance(parent, (ast.Lambda, *_COMPREHENSIONS)):
                 return True
         return False
+
+
+def changed_statements(one: Place, other: Place) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """The statements of two files without those of what stands at the top of both and begins and ends with one text.
+
+    A file may have thousands of lines, and an edit a few: only what it may have changed is compared.
+    """
+    outer = [[] if place.tree is None else place.tree.body for place in (one, other)]
+    ends = [[place.span(statement)[1] for statement in body] for place, body in zip((one, other), outer, strict=True)]
+    texts = one.text, other.text
+    first = len(os.path.commonprefix(texts))
+    last = len(os.path.commonprefix([text[::-1] for text in texts]))
+    begin, end = 0, 0
+    while begin < min(map(len, outer)) and ends[0][begin] == ends[1][begin] < first:
+        begin += 1
+    # a statement's decorators stand before it: it is the same only where all behind the one before it is
+    while end < min(map(len, outer)) - begin - 1 and all(
+        len(text) - before[-end - 2] <= last for text, before in zip(texts, ends, strict=True)
+    ):
+        end += 1
+    parts = [body[begin : len(body) - end] for body in outer]
+    one_part, other_part = ([n for s in part for n in ast.walk(s) if isinstance(n, ast.stmt)] for part in parts)
+    return one_part, other_part
 
 
 def own_names(function: Function | ast.Module) -> frozenset[str]:

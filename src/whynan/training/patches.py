@@ -15,6 +15,7 @@ from torch.utils.data import dataloader
 from whynan.capture.torch.interposition.data_loading import Loaders, watch_batches
 from whynan.capture.torch.interposition.wrappers import Note, call_fenced, install_door, make_wrapper, strip_own_frames
 from whynan.capture.torch.sinks.gradients import gradients_given
+from whynan.replay.checkpoint import load_compiler
 from whynan.training.cuda_graphs import is_capturing
 from whynan.training.listeners import TakenByHand, TrainingListener
 
@@ -79,6 +80,7 @@ class TrainingPatches:
         )
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._replace(owner, "zero_grad", self._noting(self._discarded, first=True, replayed=True))
+        self._replace(torch.optim.Optimizer, "__init__", self._noting(load_compiler, first=True))
         self._replace(torch.optim.Optimizer, "__init__", self._noting(self._record_optimizer))
         self._guard.graph_replays.install(self._replace)
         if self._guard.observations is not None:

@@ -27,7 +27,15 @@ from whynan.ops.table import TORCH
 from whynan.records.intents import FixIntent
 from whynan.rules.intents import ABOVE
 from whynan.source.calls import operator_of
-from whynan.source.text import Place, apply_edits, is_python, own_names, place_of, shortened
+from whynan.source.text import (
+    Place,
+    apply_edits,
+    changed_statements,
+    is_python,
+    own_names,
+    place_of,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -637,13 +645,15 @@ def _is_redefined(place: Place, name: ast.Name, chain: Sequence[Definition]) -> 
 
 def _is_kept(place: Place, edited: str, edits: Sequence[Edit], added: int) -> bool:
     """Whether every statement without an edit in it is what it was, and there are so many more as were added."""
+    after = Place(edited)
     kept: Counter[str] = Counter()
     touched = 0
-    for statement, dump in place.statements.items():
+    changed, made = changed_statements(place, after)
+    for statement in changed:
         start, end = place.span(statement)
         if any(start - 1 <= edit[0] <= end for edit in edits):
             touched += 1
         else:
-            kept[dump] += 1
-    after = Counter(Place(edited).statements.values())
-    return kept <= after and (after - kept).total() == touched + added
+            kept[ast.dump(statement)] += 1
+    found = Counter(map(ast.dump, made))
+    return kept <= found and (found - kept).total() == touched + added

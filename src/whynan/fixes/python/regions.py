@@ -11,7 +11,7 @@ from whynan.fixes.candidates import Declined
 from whynan.fixes.python.formula import formula_pair, helpers_in
 from whynan.fixes.python.imports import statements_of
 from whynan.source.calls import function_of
-from whynan.source.dataflow import Reaching, mutated_name
+from whynan.source.dataflow import mutated_name, reaching_in
 from whynan.source.syntax import dotted
 from whynan.source.text import Place, is_python
 
@@ -39,7 +39,7 @@ class _Version:
     region: list[ast.stmt]
 
     def __post_init__(self) -> None:
-        self.reaching = Reaching(self.place, self.function)
+        self.reaching = reaching_in(self.place, self.function)
 
     @property
     def before(self) -> list[ast.stmt]:

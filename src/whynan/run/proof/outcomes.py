@@ -34,33 +34,35 @@ class EditOutcome:
     next: Finding | None = None
     ends_badly: bool = False
     went_on: str | None = None
+    astray: str | None = None
 
     def after(self, ran: EditedRun) -> EditOutcome:
         """The same with what became bad, or far larger than before, in the steps after that, or how many there were."""
-        bad = ran.bad or _gone_astray(ran)
-        if bad is not None:
-            remains = bad if self.remains is None else f"{bad}; {self.remains}"
+        if ran.bad is not None:
+            remains = ran.bad if self.remains is None else f"{ran.bad}; {self.remains}"
             # what ends badly and has no birth is that
             rejected = None if self.next is None else self.rejected
             return replace(self, rejected=rejected, remains=remains, ends_badly=True)
+        found = replace(self, astray=_gone_astray(ran))
         if ran.further is None or self.remains is not None:
-            return self
+            return found
         more = f" and {ran.further} more" if ran.further else ""
-        return replace(self, went_on=f"with it the program makes the step{more}")
+        return replace(found, went_on=f"with it the program makes the step{more}")
 
     def apply_to(self, verdict: FixVerdict) -> FixVerdict:
         """A verdict with what the program did with the edit: only what is finite to its end is verified."""
         if self.rejected is not None:
             return verdict if verdict.status == "rejected" else verdict.as_status("rejected", self.rejected)
-        if self.remains is None:
-            return (
-                verdict
-                if self.went_on is None
-                else verdict.model_copy(update={"why": f"{verdict.why}; {self.went_on}"})
-            )
-        if self.ends_badly and verdict.status in (*APPLICABLE, "distorting"):
-            return verdict.as_status("unverified", so_far(verdict, self.remains))
-        return verdict.model_copy(update={"why": f"{verdict.why}; {self.remains}"})
+        against = self.remains if self.ends_badly else None if _is_exact(verdict) else self.astray
+        if against is not None and verdict.status in (*APPLICABLE, "distorting"):
+            return verdict.as_status("unverified", so_far(verdict, against))
+        told = (verdict.why, self.remains or self.went_on, self.astray)
+        return verdict.model_copy(update={"why": "; ".join(text for text in told if text is not None)})
+
+
+def _is_exact(verdict: FixVerdict) -> bool:
+    """Whether an edit gives the exact values and gradients: what they do to a training is the formula's own doing."""
+    return verdict.status == "verified" and verdict.healthy_elements is not None
 
 
 def _gone_astray(ran: EditedRun) -> str | None:
