@@ -127,6 +127,8 @@ def without_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
         return Owner.LIBRARY if file.startswith(ROOT) else ownership.owner_of(file)
 
     monkeypatch.setattr(open_files, "owner_of", owner_of)
+    # what is frozen was there before all tests
+    monkeypatch.setattr(gc, "get_freeze_count", int)
 
 
 @pytest.fixture(autouse=True)

@@ -31,20 +31,35 @@ _MOST_ITEMS: Final = 10_000
 
 def open_files(roots: Iterable[Any]) -> list[Any]:
     """The files that some objects, the program's modules and the loggers lead to."""
-    return objects_of(_FILES, roots)
+    return objects_of(_FILES, roots, _all_files())
 
 
-def objects_of(kinds: Any, roots: Iterable[Any]) -> list[Any]:
-    """The objects of some kinds that others, the program's modules and the loggers lead to; of the nearest 200,000."""
+def _all_files() -> set[int] | None:
+    """Which objects of the process are files; None where it has some that are not listed."""
+    if gc.get_freeze_count():
+        return None
+    held = gc.get_objects()
+    kinds = {kind for kind in set(map(type, held)) if issubclass(kind, _FILES)}
+    return {id(value) for value in held if type(value) in kinds}
+
+
+def objects_of(kinds: Any, roots: Iterable[Any], among: set[int] | None = None) -> list[Any]:
+    """The objects of some kinds that others, the program's modules and the loggers lead to; of the nearest 200,000.
+
+    ``among`` are the only ones that there are, where that is known: none is looked for behind the last of them.
+    """
     found: list[Any] = []
     # the names of a frame from Python 3.13 on are no dict
     given = [dict(r) if type(r).__name__ == "FrameLocalsProxy" else r for r in roots]
-    waiting: deque[Any] = deque([*given, *_everywhere()])
+    waiting: deque[Any] = deque([*_everywhere(), *given])
     known = {id(o) for o in waiting}
-    while waiting and len(known) < _OBJECTS:
+    left = None if among is None else set(among)
+    while waiting and len(known) < _OBJECTS and left != set():
         value = waiting.popleft()
         if issubclass(type(value), kinds):
             found.append(value)
+            if left is not None:
+                left.discard(id(value))
         if not issubclass(type(value), _CLOSED):
             names = value.__globals__ if type(value) is FunctionType else None
             held = [o for o in gc.get_referents(value) if o is not names and gc.is_tracked(o)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import functools
+import gc
 import io
 import logging
 import sys
@@ -88,6 +89,30 @@ def test_what_a_logger_writes_to_is_found(tmp_path: Path) -> None:
     finally:
         logger.removeHandler(handler)
         handler.close()
+
+
+def test_behind_the_last_file_of_the_process_none_is_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But where objects are frozen, which are not listed."""
+    looked: list[object] = []
+
+    class Looked(list[object]):
+        pass
+
+    def referents(*values: object) -> list[object]:
+        looked.extend(value for value in values if type(value) is Looked)
+        return get_referents(*values)
+
+    get_referents = gc.get_referents
+    monkeypatch.setattr(gc, "get_referents", referents)
+    with open(tmp_path / "log", "w") as file:
+        behind = [[[Looked()]]]
+        assert any(f is file for f in open_files([[file], behind]))
+        assert not looked
+        monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)
+        assert any(f is file for f in open_files([[file], behind]))
+        assert looked
 
 
 def test_so_many_objects_are_looked_at_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
