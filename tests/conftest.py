@@ -8,6 +8,8 @@ import signal
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+import _pytest
+import pluggy
 import pytest
 from hypothesis import Phase, settings
 
@@ -117,16 +119,24 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 
 ROOT: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
+RUNNERS: Final = tuple(os.path.join(os.path.dirname(runner.__file__), "") for runner in (_pytest, pluggy))
+"""Through what they hold all tests can be reached."""
 
 
 @pytest.fixture(autouse=True)
 def without_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests, and what they load of this repository, are no program's: some five hundred modules."""
+    """The tests, what they load of this repository, and what runs them are no program's: some five hundred modules."""
 
     def owner_of(file: str) -> Owner:
         return Owner.LIBRARY if file.startswith(ROOT) else ownership.owner_of(file)
 
     monkeypatch.setattr(open_files, "owner_of", owner_of)
+
+    def owner_of_frame(file: str) -> Owner:
+        return Owner.STDLIB if file.startswith(RUNNERS) else ownership.owner_of(file)
+
+    if checkpoint := sys.modules.get("whynan.replay.checkpoint"):
+        monkeypatch.setattr(checkpoint, "owner_of", owner_of_frame)
     # what is frozen was there before all tests
     monkeypatch.setattr(gc, "get_freeze_count", int)
 

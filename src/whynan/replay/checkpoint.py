@@ -147,7 +147,7 @@ _loading = 0.0
 
 def load_compiler(*_: object) -> None:
     """Load what torch loads as the first optimizer is made; it takes longer than the steps of a small program."""
-    global _loading  # noqa: PLW0603 (of the process, as its processor time is)
+    global _loading
     if "torch._dynamo" not in sys.modules:
         began = time.process_time()
         importlib.import_module("torch._dynamo")

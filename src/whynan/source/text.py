@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import bisect
 import functools
-import os
 import re
 import tokenize
 import warnings
@@ -195,6 +194,11 @@ class Place(Syntax):
         return False
 
 
+def _common(one: str, other: str) -> int:
+    """With how many characters both begin."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
 def changed_statements(one: Place, other: Place) -> tuple[list[ast.stmt], list[ast.stmt]]:
     """The statements of two files without those of what stands at the top of both and begins and ends with one text.
 
@@ -203,8 +207,7 @@ def changed_statements(one: Place, other: Place) -> tuple[list[ast.stmt], list[a
     outer = [[] if place.tree is None else place.tree.body for place in (one, other)]
     ends = [[place.span(statement)[1] for statement in body] for place, body in zip((one, other), outer, strict=True)]
     texts = one.text, other.text
-    first = len(os.path.commonprefix(texts))
-    last = len(os.path.commonprefix([text[::-1] for text in texts]))
+    first, last = _common(one.text, other.text), _common(one.text[::-1], other.text[::-1])
     begin, end = 0, 0
     while begin < min(map(len, outer)) and ends[0][begin] == ends[1][begin] < first:
         begin += 1

@@ -52,8 +52,7 @@ def keep_from_dynamo() -> None:
     rules = _loaded("trace_rules")
     if rules is None:
         return
-    ours = [str(p) for p in Path(__file__).parents[3].rglob("*.py") if p.stem not in _DOORS]
-    missing = [path for path in ours if path not in rules.SKIP_DIRS]
+    missing = [path for path in _without_doors(Path(__file__).parents[3]) if path not in rules.SKIP_DIRS]
     if missing:
         rules.SKIP_DIRS.extend(missing)
         rules._recompile_re()
@@ -61,6 +60,15 @@ def keep_from_dynamo() -> None:
     for code in DOORS if hasattr(home, "skip_code") else ():
         # compiled by itself, a door would be called by what it was compiled to
         home.skip_code(code)
+
+
+@functools.cache
+def _without_doors(folder: Path) -> tuple[str, ...]:
+    """The folders of a package in which no door is, and the other files of those in which one is."""
+    if not any(path.stem in _DOORS for path in folder.rglob("*.py")):
+        return (str(folder),)
+    files = (str(path) for path in folder.glob("*.py") if path.stem not in _DOORS)
+    return *files, *(path for inner in folder.iterdir() if inner.is_dir() for path in _without_doors(inner))
 
 
 def _loaded(name: str) -> Any:
