@@ -265,6 +265,13 @@ class Writer:
                     return second
                 left_side, right_side = first.within(binds + (text == "**")), second.within(binds + (text != "**"))
                 return Written(f"{left_side} {text} {right_side}", binds)
+            case ast.Compare(
+                left=ast.Call(func=ast.Name(id="abs"), args=[value]),
+                ops=[ast.Gt()],
+                comparators=[ast.Attribute(value=ast.Call(func=ast.Name(id="finfo"), args=[limited]), attr="max")],
+            ) if ast.dump(value) == ast.dump(limited):
+                # so it is written of integers too, which have no infinity
+                return self._operator("isinf", ast.Call(ast.Name("isinf"), [value], []), match, counts)
             case ast.Compare(left=left, ops=[symbol], comparators=[right]):
                 if _number_in(left, match) is not None and _number_in(right, match) is not None:
                     raise UnwritableError(f"{ast.unparse(left)} is a number there")

@@ -37,7 +37,7 @@ from typing import Final
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import INF, base, is_nan, number_text, operand, row, value
-from whynan.rules.intents import guard
+from whynan.rules.intents import MASKED_FACTOR, guard
 from whynan.rules.wording import derivative, operand_source, row_text
 
 
@@ -91,6 +91,7 @@ RULE = Rule(
     match,
     torch="all",
     fixes=(
+        *MASKED_FACTOR,
         guard(
             "0 where 0 meets an infinity",
             "a * b",
