@@ -337,7 +337,7 @@ MASKED_FACTOR: Final = (
 )
 """What is multiplied by 0 is taken away before it is."""
 MASKED_EXPONENT: Final = (
-    guard("an exponential only where its factor is not 0", "exp(x) * y", "exp(where(y == 0, 0, x)) * y"),
+    reformulation("an exponential only where its factor is not 0", "exp(x) * y", "exp(where(y == 0, 0, x)) * y"),
 )
 """An exponential that a mask takes away is not computed."""
 BELOW_ONE: Final = "1 - finfo(x).eps / 2"
