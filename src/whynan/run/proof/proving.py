@@ -82,7 +82,7 @@ class ProofOptions:
     """How fixes are proved.
 
     Attributes:
-        seconds: of processor time that those of one report are sought for; what has begun then comes to its end.
+        seconds: of processor time that those of one report are sought for; what is judged then has half as many more.
         keep: is given the visits of the function that the finding of a capsule was born in.
         progress: is told how many changes of how many are tried.
     """

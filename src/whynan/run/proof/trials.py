@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 3
+_GRACE: Final = 0.5
+"""So much of the time that proofs have may the judgement of a candidate take, if little of that is left."""
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
 _NOT_TRIED: Final = "not tried in the program: others did better on the captured operands"
 
@@ -193,12 +195,18 @@ class Trials:
             return RankedCandidate(
                 candidate, unknown.model_copy(update={"why": str(visits), "reason": reason_of(visits)})
             )
+        from whynan.verify.oracle import TimeIsOverError, ends_at
+
         origin = Origin.of(finding)
         key = candidate.original, candidate.repaired, candidate.kind, origin
         try:
             if key not in self._verdicts:
-                self._verdicts[key] = judge_candidate(candidate, visits, origin)
+                with ends_at(max(self._deadline, time.process_time() + self._seconds * _GRACE)):
+                    self._verdicts[key] = judge_candidate(candidate, visits, origin)
             return RankedCandidate(candidate, self._verdicts[key])
+        except TimeIsOverError:
+            self.ended = True
+            return RankedCandidate(candidate, unknown)
         except WhynanError as error:
             return RankedCandidate(candidate, unknown.model_copy(update={"why": str(error)}))
         except Exception:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from whynan.verify.oracle.balls import TimeIsOverError as TimeIsOverError
+from whynan.verify.oracle.balls import ends_at as ends_at
 from whynan.verify.oracle.calls import Unsupported as Unsupported
 from whynan.verify.oracle.evaluator import Balls as Balls
 from whynan.verify.oracle.evaluator import Exact as Exact

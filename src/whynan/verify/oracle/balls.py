@@ -3,17 +3,43 @@
 from __future__ import annotations
 
 import math
+import time
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 import flint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
 Ball: Any = flint.arb
 """A midpoint of the current precision and a radius of 30 bits, 0 of a number; ``==`` holds of exact balls only."""
 precision: Any = flint.ctx.workprec
 """A block in which new midpoints have so many bits."""
+
+
+_ends: ContextVar[float] = ContextVar("_ends", default=math.inf)
+
+
+class TimeIsOverError(Exception):
+    """The time is over that exact values may take."""
+
+
+@contextmanager
+def ends_at(processor_time: float) -> Generator[None]:
+    """A block that goes on no longer than to a processor time of the process, as far as exact values take it."""
+    token = _ends.set(processor_time)
+    try:
+        yield
+    finally:
+        _ends.reset(token)
+
+
+def check_time() -> None:
+    """Raise ``TimeIsOverError`` where the time is over."""
+    if time.process_time() > _ends.get():
+        raise TimeIsOverError
 
 
 def product(rows: Sequence[Sequence[Any]], columns: Sequence[Sequence[Any]]) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from whynan.floats.formats import FORMATS
-from whynan.verify.oracle.balls import Ball, midpoint, precision, radius
+from whynan.verify.oracle.balls import Ball, check_time, midpoint, precision, radius
 from whynan.verify.oracle.calls import Call, names_in, numbers_of
 from whynan.verify.oracle.complex_numbers import ComplexCall, Pair, is_complex
 from whynan.verify.oracle.elements import Elements, plain
@@ -245,6 +245,7 @@ class _Run:
                 self._known[name] = tape.constant(numbers)
             leaves = {name: self._enter(name) for name in self._program.inputs}
             for step in self._program.steps:
+                check_time()
                 self._take(step)
             outputs = {name: self._balls(name, self._known[name].data, bits) for name in self._program.outputs}
             tape.backward([self._seed(name) for name in self._program.outputs if name in self._cotangents])

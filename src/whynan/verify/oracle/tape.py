@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from whynan.verify.oracle.balls import check_time
 from whynan.verify.oracle.elements import NOTHING, UNDECIDED, Elements, plain
 
 if TYPE_CHECKING:
@@ -230,6 +231,7 @@ class Tape:
             self._receive(variable, gradient)
         for variable in reversed(self._made):
             if variable.gradient is not None and variable.pull is not None:
+                check_time()
                 for operand, part in variable.pull(variable.gradient):
                     self._receive(operand, part)
 
