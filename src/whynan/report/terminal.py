@@ -311,9 +311,9 @@ class Shown:
         """What is to be said of the finding that has not been said."""
         if self.fixes:
             return
-        if finding.also != self.finding.also:
+        if finding.also != self.finding.also and (others := wording.also_text(finding)):
             # a fix may show that another birth has the same cause
-            page.row("also", wording.also_text(finding))
+            page.row("also", others)
         _add_attributions(page, finding)
         add_fixes(page, finding, (), report, show_all=show_all, written=written)
         page.blank()

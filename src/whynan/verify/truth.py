@@ -114,7 +114,8 @@ def excused_truths(
     found = dict(told)
     for name, mask in off.items():
         room = noise[name] if name.isdecimal() else noise[name].max(initial=0.0)
-        own = mask & (np.abs(new[name] - told[name].values) <= _OWN_NOISE * room)
+        with np.errstate(invalid="ignore"):
+            own = mask & (np.abs(new[name] - told[name].values) <= _OWN_NOISE * room)
         found[name] = replace(told[name], undecided=told[name].undecided | own)
     return found
 

@@ -76,6 +76,7 @@ _LONGEST_COURSE: Final = 15.0
 """Seconds that the course of a training may take by the clock for another one to be looked at."""
 _LOSS: Final = 1e-3
 """By so much, relative, may an edit move a loss that was finite."""
+_ROUNDING: Final = 2.0**-23
 
 
 class ReplayRerunner:
@@ -371,7 +372,9 @@ def _moved(first: StepEvidence, second: StepEvidence) -> str | None:
     if len(first.numbers) != len(second.numbers):
         return None
     for was, now in zip(first.numbers, second.numbers, strict=True):
-        if math.isfinite(was) and math.isfinite(now) and abs(now - was) > _LOSS * max(abs(was), abs(now)):
+        # one of 0 has no digit left: it may be as large as the rounding of what it is made of
+        room = _LOSS * max(abs(was), abs(now)) if was else _ROUNDING
+        if math.isfinite(was) and math.isfinite(now) and abs(now - was) > room:
             before, after = format_value(was, digits=5), format_value(now, digits=5)
             return f"run with it, the loss of the step is {after}, which was finite and {before}"
     return None
