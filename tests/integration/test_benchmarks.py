@@ -50,6 +50,7 @@ def _figures(file: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Any, str]:
     return rows, shown
 
 
+@pytest.mark.full
 def test_a_quick_run_prints_a_table_and_writes_its_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -237,6 +237,7 @@ def test_a_first_step_that_bears_bad_numbers_itself_is_replayed_with_its_fix(tmp
     assert best(report)["status"] in ("verified", "guarded"), best(report)
 
 
+@pytest.mark.full
 def test_a_program_that_goes_on_after_such_a_step_has_its_numbers(tmp_path: Path) -> None:
     done, report = run(tmp_path, OPTIMIZER, "--on-nonfinite", "raise")
     assert best(report)["status"] in ("verified", "guarded")
@@ -288,6 +289,7 @@ def test_a_later_step_that_bears_bad_numbers_itself_is_led_back_from_the_start(t
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["0", "1", "2", "3", "4"]
 
 
+@pytest.mark.full
 def test_a_program_with_another_thread_is_not_run_again_for_such_a_step(tmp_path: Path) -> None:
     """The twin: what the thread does meanwhile would not be put back."""
     beside = "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
@@ -313,6 +315,7 @@ for step in range(6):
 """
 
 
+@pytest.mark.full
 def test_the_first_step_of_a_new_optimizer_is_led_back_from_the_start(tmp_path: Path) -> None:
     """It is told apart from the first step of the one before it, which is made on the way."""
     done, report = run(tmp_path, RENEWED)
@@ -352,7 +355,7 @@ for fold in range(3):
 
 
 @pytest.mark.proof
-@pytest.mark.parametrize(("shift", "made"), [(0, 2), (1, 1), (2, 0)])
+@pytest.mark.parametrize(("shift", "made"), [(0, 2), *(pytest.param(n, 2 - n, marks=pytest.mark.full) for n in (1, 2))])
 def test_the_first_step_of_each_optimizer_of_a_loop_is_replayed_from_where_that_is_made(
     tmp_path: Path, shift: int, made: int
 ) -> None:
@@ -583,9 +586,14 @@ print("divergence", {read}.item())
 @pytest.mark.parametrize(
     ("gathers", "read", "option", "status"),
     [
-        ("self.total += found", "divergence.total", "--no-proof", "unverified"),
         ("self.total += found", "divergence.total", "--quiet", "verified"),
-        ("self.each.append(found)", "torch.stack(divergence.each).mean()", "--quiet", "verified"),
+        *(
+            pytest.param(*case, marks=pytest.mark.full)
+            for case in (
+                ("self.total += found", "divergence.total", "--no-proof", "unverified"),
+                ("self.each.append(found)", "torch.stack(divergence.each).mean()", "--quiet", "verified"),
+            )
+        ),
     ],
 )
 def test_a_number_that_gathers_over_steps_is_led_back_from_the_start(
@@ -618,6 +626,7 @@ action = Categorical(logits=policy(variance)).sample()
 """
 
 
+@pytest.mark.full
 @pytest.mark.proof
 def test_what_is_held_as_a_program_raises_is_no_other_birth(tmp_path: Path) -> None:
     _, report = run(tmp_path, RAISED)
@@ -684,6 +693,7 @@ trainer.fit(Net(), DataLoader(TensorDataset(torch.randn(8, 4), torch.rand(8)), 4
 """
 
 
+@pytest.mark.full
 @pytest.mark.proof
 def test_a_first_step_that_is_made_by_its_closure_is_replayed(tmp_path: Path) -> None:
     """The step itself calls what computes the loss: what it is made of is known only then."""
@@ -715,6 +725,7 @@ for x in DataLoader(data, batch_size=8, collate_fn=collate):
 """
 
 
+@pytest.mark.full
 @pytest.mark.proof
 def test_an_infinity_that_numpy_made_of_a_later_batch_is_mended_where_it_was_made(tmp_path: Path) -> None:
     """Its NaN is born in a layer; NumPy's expression is of whole numbers, which have no smallest normal one."""

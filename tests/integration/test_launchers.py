@@ -40,7 +40,8 @@ def spawned(folder: Path, *arguments: str, options: tuple[str, ...] | None = ())
     return ran(folder, sys.executable, *by, str(SPAWNED), *arguments)
 
 
-@pytest.mark.parametrize("way", ["replicas", pytest.param("alike", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("way", ["replicas", "alike"])
 def test_ranks_that_the_program_starts_do_what_they_do_alone(way: str, tmp_path: Path) -> None:
     alone = spawned(tmp_path / "alone", way, options=None)
     seen = spawned(tmp_path / "seen", way)

@@ -412,13 +412,10 @@ class Writer:
         if name in _OVER_ALL and total in TORCH.having("row-reduction"):
             return self._over_all(name, values[0])
         if name == "logaddexp":
-            # of numbers it takes none
-            values = [
-                Written(f"{self.torch()}.tensor({value.within(1)})")
-                if fold_constant(argument) is not None or self._are_numbers(argument, match)
-                else value
-                for argument, value in zip(node.args, values, strict=False)
-            ]
+            # it takes no number of Python's
+            for i, argument in enumerate(node.args):
+                if fold_constant(argument) is not None or self._are_numbers(argument, match):
+                    values[i] = Written(f"{self.torch()}.tensor({values[i].within(1)})")
         return self._call(name, values, keywords)
 
     def chosen_by_numbers(self, node: ast.expr, match: Match) -> ast.expr:
