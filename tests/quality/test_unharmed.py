@@ -76,6 +76,8 @@ UNREACHED = frozenset(
         "Question.may_copy",
         # asked once of each class, before a program of these has come that far
         "_ancestors",
+        # told once of each process, before a program of these is made to fail
+        "_without_doors",
         # where two operations leave out one result
         "_chooses",
         # of an operation that cannot run without it

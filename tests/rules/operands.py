@@ -128,6 +128,14 @@ for _name in ("log", "log2", "log10"):
 for _name in ("sqrt", "rsqrt"):
     of(f"WN302 {_name}(x)", {"x": [-2.0, 0.0, 1.0]}, x=[0.5, 2.0])
 of("a * b", {"a": [0.0, 1.0], "b": [INF, 1.0]}, a=[0.0, -1.0], b=[2.0, 3.0])
+of("x * m", {"x": [INF, 1.0], "m": [0.0, 1.0], "data": ("m",)}, x=[2.0, 3.0], m=[0.0, -1.0], data=("m",))
+of(
+    "exp(x) * m",
+    lambda f: {"x": [steep(f), 1.0], "m": [0.0, 1.0], "data": ("m",)},
+    x=[0.5, -1.0],
+    m=[0.0, 2.0],
+    data=("m",),
+)
 of("WN506 m * c", {"m": [0.0, 0.0], "c": -INF}, m=[1.0], c=-math.inf)
 of("WN508 m * c", lambda f: {"m": [1.5, 0.0], "c": f.min, "data": ("m",)}, m=[0.5], c=-2.0)
 of("x - amax(x, d, k)", {"x": [-INF, -INF]}, x=[0.5, 2.0])

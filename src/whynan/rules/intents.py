@@ -333,11 +333,11 @@ UNIT: Final = tuple(
 )
 """A vector over its length."""
 MASKED_FACTOR: Final = (
-    guard("a factor of 0 instead of what the other one takes away", "a * b", "where(b == 0, 0, a) * b"),
+    guard("a factor of 0 instead of what the other one takes away", "x * m", "where(m == 0, 0, x) * m"),
 )
 """What is multiplied by 0 is taken away before it is."""
 MASKED_EXPONENT: Final = (
-    reformulation("an exponential only where its factor is not 0", "exp(x) * y", "exp(where(y == 0, 0, x)) * y"),
+    reformulation("an exponential only where its factor is not 0", "exp(x) * m", "exp(where(m == 0, 0, x)) * m"),
 )
 """An exponential that a mask takes away is not computed."""
 BELOW_ONE: Final = "1 - finfo(x).eps / 2"

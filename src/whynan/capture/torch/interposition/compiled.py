@@ -52,9 +52,9 @@ def keep_from_dynamo() -> None:
     rules = _loaded("trace_rules")
     if rules is None:
         return
-    missing = [path for path in _without_doors(Path(__file__).parents[3]) if path not in rules.SKIP_DIRS]
-    if missing:
-        rules.SKIP_DIRS.extend(missing)
+    package = Path(__file__).parents[3]
+    if str(package / "__init__.py") not in rules.SKIP_DIRS:
+        rules.SKIP_DIRS += _without_doors(package)
         rules._recompile_re()
     home = _loaded("eval_frame")
     for code in DOORS if hasattr(home, "skip_code") else ():
@@ -62,13 +62,12 @@ def keep_from_dynamo() -> None:
         home.skip_code(code)
 
 
-@functools.cache
-def _without_doors(folder: Path) -> tuple[str, ...]:
+def _without_doors(folder: Path) -> list[str]:
     """The folders of a package in which no door is, and the other files of those in which one is."""
     if not any(path.stem in _DOORS for path in folder.rglob("*.py")):
-        return (str(folder),)
-    files = (str(path) for path in folder.glob("*.py") if path.stem not in _DOORS)
-    return *files, *(path for inner in folder.iterdir() if inner.is_dir() for path in _without_doors(inner))
+        return [str(folder)]
+    files = [str(path) for path in folder.glob("*.py") if path.stem not in _DOORS]
+    return files + [path for inner in folder.iterdir() if inner.is_dir() for path in _without_doors(inner)]
 
 
 def _loaded(name: str) -> Any:
