@@ -65,6 +65,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+get_freeze_count: Final = gc.get_freeze_count
 UNMARKED: list[str] = []
 """What the running test has done that no test of the short run does."""
 PROOFS: list[str] = []
@@ -137,8 +138,9 @@ def without_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
     if checkpoint := sys.modules.get("whynan.replay.checkpoint"):
         monkeypatch.setattr(checkpoint, "owner_of", owner_of_frame)
-    # what is frozen was there before all tests
-    monkeypatch.setattr(gc, "get_freeze_count", int)
+    # what was there before all tests is frozen
+    frozen = gc.get_freeze_count()
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: max(0, get_freeze_count() - frozen))
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 
 import pytest
@@ -45,3 +46,23 @@ def test_another_thread_has_none() -> None:
     thread.start()
     thread.join()
     assert made.at_program is None
+
+
+def test_the_time_in_which_the_compiler_is_loaded_does_not_count(marks: Marks, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slowly: a small program takes less for all of its steps."""
+    clock = [0.0]
+
+    def load(_: str) -> None:
+        clock[0] += 100.0
+
+    monkeypatch.setattr(checkpoint.time, "process_time", lambda: clock[0])
+    monkeypatch.setattr(checkpoint, "_loading", 0.0)
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    monkeypatch.setattr(checkpoint.importlib, "import_module", load)
+    fresh = Marks()
+    fresh.record_program()
+    assert fresh.at_program is not None
+    checkpoint.load_compiler()
+    assert fresh.at_program.is_short()
+    clock[0] += 100.0
+    assert not fresh.at_program.is_short()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.report.programs import ELEMENT, cause, finding, report, value
 from whynan.records import Element, Finding, FixVerdict, Site
 from whynan.run.proof.outcomes import EditOutcome, outcome_of
+from whynan.run.proof.reruns import EditedRun
 
 BEFORE = "a = 1\nb = 2\nc = 3\n"
 AFTER = "a = 1\nb = 20\nc = 3\n"
@@ -115,3 +118,23 @@ def test_a_birth_is_told_by_the_line_that_the_file_has_it_at() -> None:
     assert str(told.remains).endswith(" at net.py:3 (WN101 zero-over-zero)")
     told = outcome_of(report(at(2)), report(first), first, BEFORE, longer)
     assert str(told.rejected).endswith(" in the edited lines of net.py (WN101 zero-over-zero)")
+
+
+ASTRAY = EditedRun(report(), further=3, earlier=(1.0, 2.0), later=(500.0, 600.0, 700.0))
+EXACT = FixVerdict(status="verified", forward_finite=True, backward_finite=True, healthy_elements=100, why="finite")
+GUARDED = EXACT.model_copy(update={"status": "guarded"})
+SETTING = FixVerdict(status="verified", why="finite")
+
+
+@pytest.mark.parametrize(("judged", "status"), [(EXACT, "verified"), (GUARDED, "unverified"), (SETTING, "unverified")])
+def test_losses_gone_astray_speak_against_what_is_not_exact(judged: FixVerdict, status: str) -> None:
+    """What exact values and gradients do to a training is the formula's own doing, and said."""
+    found = EditOutcome().after(ASTRAY).apply_to(judged)
+    assert found.status == status
+    assert "with it the loss, of a magnitude of at most 2 up to that step, is 600 as a rule" in found.why
+
+
+def test_losses_that_stay_speak_against_nothing() -> None:
+    stays = replace(ASTRAY, later=(1.0, 2.0, 3.0))
+    found = EditOutcome().after(stays).apply_to(GUARDED)
+    assert (found.status, found.why) == ("guarded", "finite; with it the program makes the step and 3 more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from whynan.verify import truth
 from whynan.verify import verdict as judging
+from whynan.verify.oracle import TimeIsOverError, ends_at
 from whynan.verify.verdict import judge
 
 if TYPE_CHECKING:
@@ -597,3 +600,35 @@ def test_a_mask_that_leaves_out_a_row_may_be_new(floor: Callable[[Any], Any], st
     x[0, 1] = 100.0
     mask = 1 - torch.eye(4)
     assert judge(_of_similar, mended, [{"x": x.requires_grad_(), "mask": mask}], kind="reformulation").status == status
+
+
+def test_a_judgement_keeps_the_time_that_it_has() -> None:
+    original, repaired, inputs, kind = CASES["verified"]
+    with pytest.raises(TimeIsOverError), ends_at(0.0):
+        judge(original, repaired, [inputs()], kind=kind)
+    assert judge(original, repaired, [inputs()], kind=kind).status == "verified"
+
+
+def test_a_case_is_as_large_as_what_is_computed_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows whose distances are ten thousand times as many are not evaluated as they are: it takes minutes."""
+
+    def squares(x: Any) -> Any:
+        # of fewer rows it does not fail
+        return ((x[:, None] - x[None]) ** 2).sum(-1) + (len(x) != 120)
+
+    def distances(x: Any) -> Any:
+        return squares(x).sqrt()
+
+    def mended(x: Any) -> Any:
+        return torch.where(squares(x) == 0, 0.0, torch.where(squares(x) == 0, 1.0, squares(x)).sqrt())
+
+    sizes: list[int] = []
+    exact = truth.exact
+
+    def noted(program: Any, inputs: Any, *given: Any, **named: Any) -> Any:
+        sizes.extend(math.prod(shape) for step in program.steps for shape in step.shapes)
+        return exact(program, inputs, *given, **named)
+
+    monkeypatch.setattr(truth, "exact", noted)
+    judge(distances, mended, [{"x": drawn(120, 3).requires_grad_()}], kind="guard")
+    assert max(sizes, default=0) < 120 * 120
