@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from whynan.replay import open_files as open_files_module
 from whynan.replay.open_files import open_files
 
 
@@ -94,7 +95,7 @@ def test_what_a_logger_writes_to_is_found(tmp_path: Path) -> None:
 def test_behind_the_last_file_of_the_process_none_is_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """But where objects are frozen, which are not listed."""
+    """But where not all of them are known."""
     looked: list[object] = []
 
     class Looked(list[object]):
@@ -108,11 +109,22 @@ def test_behind_the_last_file_of_the_process_none_is_looked_for(
     monkeypatch.setattr(gc, "get_referents", referents)
     with open(tmp_path / "log", "w") as file:
         behind = [[[Looked()]]]
+        parts = file, file.buffer, file.buffer.raw  # type: ignore[attr-defined]
+        monkeypatch.setattr(open_files_module, "_all_files", lambda: set(map(id, parts)))
         assert any(f is file for f in open_files([[file], behind]))
         assert not looked
-        monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)
+        monkeypatch.setattr(open_files_module, "_all_files", lambda: None)
         assert any(f is file for f in open_files([[file], behind]))
         assert looked
+
+
+def test_all_files_are_listed_but_where_objects_are_frozen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open(tmp_path / "log", "w") as file:
+        listed = open_files_module._all_files()  # pyright: ignore[reportPrivateUsage]
+        assert listed is not None
+        assert id(file) in listed
+        monkeypatch.setattr(gc, "get_freeze_count", lambda: 1)
+        assert open_files_module._all_files() is None  # pyright: ignore[reportPrivateUsage]
 
 
 def test_so_many_objects_are_looked_at_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
