@@ -133,7 +133,7 @@ def _installed_files(folder: str) -> frozenset[str]:
     return frozenset(os.path.normcase(line.replace("/", os.sep)) for line in lines)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65_536)  # of all modules of a process, which are gone through one after the other
 def owner_of(filename: str) -> Owner:
     """Whose the code of a file is, by the ``co_filename`` of its code.
 
