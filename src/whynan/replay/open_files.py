@@ -51,7 +51,7 @@ def objects_of(kinds: Any, roots: Iterable[Any], among: set[int] | None = None) 
     found: list[Any] = []
     # the names of a frame from Python 3.13 on are no dict
     given = [dict(r) if type(r).__name__ == "FrameLocalsProxy" else r for r in roots]
-    waiting: deque[Any] = deque([*_everywhere(), *given])
+    waiting: deque[Any] = deque([*given, *_everywhere()])
     known = {id(o) for o in waiting}
     left = None if among is None else set(among)
     while waiting and len(known) < _OBJECTS and left != set():

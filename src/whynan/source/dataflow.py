@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -429,7 +428,9 @@ class Reaching:
                     self.late[inner] = inner.id
 
 
-@functools.lru_cache(maxsize=64)
 def reaching_in(place: Place, function: Function | ast.Module) -> Reaching:
     """The definitions that reach each name of a function, which many readers of its expressions ask for."""
-    return Reaching(place, function)
+    known = place.analyses.get(function)
+    if not isinstance(known, Reaching):
+        known = place.analyses[function] = Reaching(place, function)
+    return known

@@ -62,6 +62,8 @@ class Place(Syntax):
         self.text = text
         self.library: Library = library
         """Whose functions are read as PyTorch's operators of the same name."""
+        self.analyses: dict[ast.AST, object] = {}
+        """What was found of its functions, which ends with it."""
 
     def meaning(self, node: ast.expr) -> list[str] | None:
         """What a dotted name stands for by the file's imports, the library read as torch; None for anything else."""
@@ -212,9 +214,10 @@ def changed_statements(one: Place, other: Place) -> tuple[list[ast.stmt], list[a
     while begin < min(map(len, outer)) and ends[0][begin] == ends[1][begin] < first:
         begin += 1
     # a statement's decorators stand before it: it is the same only where all behind the one before it is
-    while end < min(map(len, outer)) - begin - 1 and all(
-        len(text) - before[-end - 2] <= last for text, before in zip(texts, ends, strict=True)
-    ):
+    while end < min(map(len, outer)) - begin - 1:
+        rest = {len(text) - before[-end - 2] for text, before in zip(texts, ends, strict=True)}
+        if len(rest) > 1 or max(rest) > last:
+            break
         end += 1
     parts = [body[begin : len(body) - end] for body in outer]
     one_part, other_part = ([n for s in part for n in ast.walk(s) if isinstance(n, ast.stmt)] for part in parts)

@@ -367,7 +367,7 @@ class Judgement:
         cut = self.original.shrink_case(case, new, self.seed)
         if cut is not None and (cut.fails or not case.fails):
             return cut
-        size = max(_size(case), *(old.size for old, _ in case.old.values()))
+        size = max([_size(case), *(old.size for old, _ in case.old.values())])
         return case if size <= _MOST_WHOLE or (size <= _MOST_LIGHT and is_light(self.original, case)) else None
 
     def _check_accuracy(self, case: Case, new: Mapping[str, Any], known: Mapping[str, Truth]) -> None:

@@ -239,7 +239,8 @@ class Editor:
         replacement = writer.chosen_by_numbers(self._replacement(intent, match, writer), match)
         pairs = differing_parts(pattern, replacement)
         places = [self._editable_expression(root, match.places.get(part)) for part, _ in pairs]
-        if pairs and pairs[0][0] is not pattern and all(place is not None for place in places):
+        is_apart = bool(pairs) and pairs[0][0] is not pattern and all(place is not None for place in places)
+        if is_apart and not self._repeats_calls(pattern, pairs, match, writer):
             counts = names_of([new for _, new in pairs], writer.lets)
             for node, (_, new) in zip(places, pairs, strict=True):
                 if node is not None:
@@ -253,6 +254,21 @@ class Editor:
         found.imports |= writer.imports
         self._hoist_above(root, writer, found)
         return found
+
+    def _repeats_calls(
+        self, pattern: ast.expr, pairs: Sequence[tuple[ast.expr, ast.expr]], match: Match, writer: Writer
+    ) -> bool:
+        """Whether what only some parts are replaced by reads a call again that stays where it was.
+
+        Of what draws numbers or counts its calls it would be another one.
+        """
+        stays = names_of([pattern], {})
+        stays.subtract(names_of([old for old, _ in pairs], {}))
+        terms = [
+            match.variables.get(name) for name in names_of([new for _, new in pairs], writer.lets) if stays[name] > 0
+        ]
+        leaves = [leaf for term in terms if isinstance(term, Term) for leaf in _leaves(term)]
+        return not all(map(self._reader.is_pure, leaves))
 
     def _replacement(self, intent: FixIntent, match: Match, writer: Writer) -> ast.expr:
         """The replacement of an intent, with names for what it has more than once."""

@@ -411,11 +411,12 @@ class Writer:
             keywords["dtype"] = self.term(match.dtype)
         if name in _OVER_ALL and total in TORCH.having("row-reduction"):
             return self._over_all(name, values[0])
-        if name == "logaddexp":
+        if name == "logaddexp" and self.place.library == "torch":
             # it takes no number of Python's
+            make = f"{values[0].text}.new_tensor" if is_simple(values[0].text) else f"{self.torch()}.tensor"
             for i, argument in enumerate(node.args):
                 if fold_constant(argument) is not None or self._are_numbers(argument, match):
-                    values[i] = Written(f"{self.torch()}.tensor({values[i].within(1)})")
+                    values[i] = Written(f"{make}({values[i].within(1)})")
         return self._call(name, values, keywords)
 
     def chosen_by_numbers(self, node: ast.expr, match: Match) -> ast.expr:

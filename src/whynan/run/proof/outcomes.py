@@ -36,6 +36,11 @@ class EditOutcome:
     went_on: str | None = None
     astray: str | None = None
 
+    @property
+    def holds(self) -> bool:
+        """Whether nothing that the run shows speaks against the edit, or is left."""
+        return self.rejected is None and self.remains is None and self.astray is None
+
     def after(self, ran: EditedRun) -> EditOutcome:
         """The same with what became bad, or far larger than before, in the steps after that, or how many there were."""
         if ran.bad is not None:
@@ -62,7 +67,7 @@ class EditOutcome:
 
 def _is_exact(verdict: FixVerdict) -> bool:
     """Whether an edit gives the exact values and gradients: what they do to a training is the formula's own doing."""
-    return verdict.status == "verified" and verdict.healthy_elements is not None
+    return verdict.status == "verified" and verdict.healthy_elements is not None and not verdict.undecided
 
 
 def _gone_astray(ran: EditedRun) -> str | None:

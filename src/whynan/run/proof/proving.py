@@ -308,7 +308,7 @@ class _Proving:
                 self._hashes |= {path: digest for path, digest in digests.items() if digest is not None}
                 shorter = moved.without_unread(proof.candidate.edited)
                 outcome = self._trials.outcome(at, there, shorter, makes_up=False, mends=proof.further)
-                if isinstance(outcome, EditOutcome) and outcome.rejected is None and outcome.remains is None:
+                if isinstance(outcome, EditOutcome) and outcome.holds:
                     proof = replace(proof, candidate=replace(proof.candidate, edited=shorter))
                 return (_fix_of(proof, there),)
         return ()
@@ -527,7 +527,7 @@ class _Proving:
                 continue
             edited = ProgramText(os.path.abspath(change.path), change.before)
             outcome = self._trials.outcome(finding, edited, change.edited, makes_up=False)
-            if isinstance(outcome, str) or outcome.rejected is not None or outcome.remains is not None:
+            if isinstance(outcome, str) or not outcome.holds:
                 continue
             self._hashes[change.path] = digest
             verdict = FixVerdict(status="guarded", why=f"{TWICE}; run with it, the program is finite")

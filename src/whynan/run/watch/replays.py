@@ -371,9 +371,10 @@ def _moved(first: StepEvidence, second: StepEvidence) -> str | None:
     """That a loss which was finite is another one with an edit; None where none is."""
     if len(first.numbers) != len(second.numbers):
         return None
+    most = max((abs(number) for number in (*first.numbers, 1.0) if math.isfinite(number)), default=1.0)
     for was, now in zip(first.numbers, second.numbers, strict=True):
-        # one of 0 has no digit left: it may be as large as the rounding of what it is made of
-        room = _LOSS * max(abs(was), abs(now)) if was else _ROUNDING
+        # one of 0 has no digit left: it may be as large as the rounding of the numbers beside it
+        room = _LOSS * max(abs(was), abs(now)) if was and now else _ROUNDING * most
         if math.isfinite(was) and math.isfinite(now) and abs(now - was) > room:
             before, after = format_value(was, digits=5), format_value(now, digits=5)
             return f"run with it, the loss of the step is {after}, which was finite and {before}"

@@ -258,3 +258,18 @@ def test_of_several_divisors_that_of_the_birth_is_guarded(code: str, divisor: st
     assert f"torch.where({divisor} == 0, 1, {divisor})" in mended(text, code, DIVISION).edited.replace(
         "operand", divisor
     )
+
+
+def test_a_call_that_stays_where_it_was_is_not_made_twice() -> None:
+    """Of one that draws numbers, or counts its calls, it would be another; one that is pure may stand twice."""
+    masked = FixIntent("masked", "reformulation", "exp(x) * m", "exp(where(m == 0, 0, x)) * m")
+    drawn = mended(function("return torch.exp(x) * gate(x)"), "torch.exp(x)", masked).edited
+    assert drawn.count("gate(x)") == 1
+    pure = mended(function("return torch.exp(x) * torch.relu(x)"), "torch.exp(x)", masked).edited
+    assert pure.count("torch.relu(x)") == 2
+
+
+def test_a_number_beside_a_logarithm_is_a_tensor() -> None:
+    added = FixIntent("logaddexp", "reformulation", "log(exp(x) + c)", "logaddexp(x, log(c))")
+    text = function("return torch.log(torch.exp(x) + c)", "x, c: float = 0.5")
+    assert "x.new_tensor(math.log(c))" in mended(text, "torch.log(torch.exp(x) + c)", added).edited
