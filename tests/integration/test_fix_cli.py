@@ -100,6 +100,7 @@ def number_of(here: Path, words: str) -> int:
     raise AssertionError(told)
 
 
+@pytest.mark.full
 def test_an_argument_is_given_where_the_optimizer_is_constructed(tmp_path: Path) -> None:
     """In another file than that of the step, which is the first one; the program runs on with it."""
     made = "torch.optim.Adam(head.parameters(), lr=0.1, eps=0)"
@@ -318,6 +319,7 @@ def proved(folder: Path, loss: str) -> list[tuple[str, str]]:
     return [(fix["verdict"]["status"], fix["verdict"]["why"]) for fix in finding["fixes"]]
 
 
+@pytest.mark.full
 def test_a_first_step_that_draws_as_it_calls_its_module_has_its_fix_proved(tmp_path: Path) -> None:
     assert proved(tmp_path, "torch.log(out[:, 0]).mean()")[0][0] == "guarded"
 
