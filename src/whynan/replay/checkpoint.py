@@ -53,6 +53,24 @@ _codes: dict[tuple[int, int], CodeType] = {}
 _tails: dict[tuple[int, int, str], tuple[CodeType, Tail | None, tuple[str, ...]]] = {}
 
 
+_loading = 0.0
+"""The processor time in which the compiler was loaded, which no replay does again."""
+
+
+def load_compiler(*_: object) -> None:
+    """Load what torch loads as the first optimizer is made; it takes longer than the steps of a small program."""
+    global _loading
+    if "torch._dynamo" not in sys.modules:
+        began = time.process_time()
+        importlib.import_module("torch._dynamo")
+        _loading += time.process_time() - began
+
+
+def used_time() -> float:
+    """The processor time of the process, without that."""
+    return time.process_time() - _loading
+
+
 @dataclass(frozen=True)
 class Turn:
     """One turn of a loop: the values of its targets, and which of them the program has given another value since."""
@@ -105,7 +123,7 @@ class Mark:
     batches: list[tuple[Any, BatchOrigin]] = field(default_factory=list)
     """What loaders have given since, and where that came from."""
     began: float = field(default_factory=time.monotonic)
-    used: float = field(default_factory=lambda: used_time())
+    used: float = field(default_factory=used_time)
     """The processor time of the process until then."""
 
     def prune(self, alive: list[FrameType]) -> None:
@@ -139,24 +157,6 @@ class Mark:
 
 
 _NOTHING: Final = object()
-
-
-_loading = 0.0
-"""The processor time in which the compiler was loaded, which no replay does again."""
-
-
-def load_compiler(*_: object) -> None:
-    """Load what torch loads as the first optimizer is made; it takes longer than the steps of a small program."""
-    global _loading
-    if "torch._dynamo" not in sys.modules:
-        began = time.process_time()
-        importlib.import_module("torch._dynamo")
-        _loading += time.process_time() - began
-
-
-def used_time() -> float:
-    """The processor time of the process, without that."""
-    return time.process_time() - _loading
 
 
 def stack(*, libraries: bool = False) -> list[FrameType]:

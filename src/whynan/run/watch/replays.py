@@ -77,6 +77,7 @@ _LONGEST_COURSE: Final = 15.0
 _LOSS: Final = 1e-3
 """By so much, relative, may an edit move a loss that was finite."""
 _ROUNDING: Final = 2.0**-23
+"""That of float32: by so much of the largest loss may one of 0 be another."""
 
 
 class ReplayRerunner:
@@ -371,7 +372,7 @@ def _moved(first: StepEvidence, second: StepEvidence) -> str | None:
     """That a loss which was finite is another one with an edit; None where none is."""
     if len(first.numbers) != len(second.numbers):
         return None
-    most = max((abs(number) for number in (*first.numbers, 1.0) if math.isfinite(number)), default=1.0)
+    most = max(abs(number) for number in (*first.numbers, 1.0) if math.isfinite(number))
     for was, now in zip(first.numbers, second.numbers, strict=True):
         # one of 0 has no digit left: it may be as large as the rounding of the numbers beside it
         room = _LOSS * max(abs(was), abs(now)) if was and now else _ROUNDING * most
