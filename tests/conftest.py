@@ -9,8 +9,12 @@ import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import _pytest
+import hypothesis
 import pluggy
 import pytest
+import pytest_cov
+import syrupy
+import xdist
 from hypothesis import Phase, settings
 
 from tests.selection import (
@@ -120,7 +124,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
 
 
 ROOT: Final = os.path.join(os.path.dirname(os.path.dirname(__file__)), "")
-RUNNERS: Final = tuple(os.path.join(os.path.dirname(runner.__file__), "") for runner in (_pytest, pluggy))
+RUNNERS: Final = tuple(
+    os.path.join(os.path.dirname(runner.__file__), "")
+    for runner in (_pytest, hypothesis, pluggy, pytest_cov, syrupy, xdist)
+)
 """Through what they hold all tests can be reached."""
 
 
@@ -133,11 +140,12 @@ def without_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(open_files, "owner_of", owner_of)
 
-    def owner_of_frame(file: str) -> Owner:
+    def owner_of_runner(file: str) -> Owner:
         return Owner.STDLIB if file.startswith(RUNNERS) else ownership.owner_of(file)
 
-    if checkpoint := sys.modules.get("whynan.replay.checkpoint"):
-        monkeypatch.setattr(checkpoint, "owner_of", owner_of_frame)
+    for name in ("checkpoint", "carried_state"):
+        if module := sys.modules.get(f"whynan.replay.{name}"):
+            monkeypatch.setattr(module, "owner_of", owner_of_runner)
     # what was there before all tests is frozen
     frozen = gc.get_freeze_count()
     monkeypatch.setattr(gc, "get_freeze_count", lambda: max(0, get_freeze_count() - frozen))

@@ -3,21 +3,46 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
+from whynan.fixes import python as source
 from whynan.report.fixes.proposals import offers
 from whynan.report.json import parse_report, to_json
 from whynan.run.fix.apply import Known, edited_files, regenerate_text
 from whynan.run.fix.file import open_editable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from whynan.records import Report
+    from whynan.records import Finding, Report
+    from whynan.records.intents import FixIntent
 
 
 def check(report: Report, folder: Path | None = None) -> int:
     """Make every change of the source that a report of a run in a folder offers; gives how many there were."""
+    with mock.patch.object(source, "consistent_candidates", _Once()):
+        return _check(report, folder)
+
+
+class _Once:
+    """What mends a birth of a text, sought once for all fixes of a report."""
+
+    def __init__(self) -> None:
+        self._made: dict[object, Any] = {}
+
+    def __call__(self, text: str, birth: Finding, intents: Sequence[FixIntent]) -> Any:
+        key = text, birth.model_dump_json(), tuple(intents)
+        if key not in self._made:
+            self._made[key] = _consistent_candidates(text, birth, intents)
+        return self._made[key]
+
+
+_consistent_candidates = source.consistent_candidates
+
+
+def _check(report: Report, folder: Path | None) -> int:
     made = 0
     for offer in offers(parse_report(to_json(report).encode())):
         site = offer.finding.site

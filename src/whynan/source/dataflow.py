@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -186,6 +187,21 @@ class Reaching:
                 return not isinstance(self.place.parents.get(parent), ast.Return)
             case _:
                 return False
+
+    @functools.cached_property
+    def _readers(self) -> dict[ast.AST, list[ast.Name]]:
+        found: dict[ast.AST, list[ast.Name]] = {}
+        for node in self.at:
+            definition = self.single_definition(node) if isinstance(node, ast.Name) else None
+            if isinstance(node, ast.Name) and definition is not None and definition.value is not None:
+                found.setdefault(definition.value, []).append(node)
+        for nodes in found.values():
+            nodes.sort(key=lambda node: (node.lineno, node.col_offset))
+        return found
+
+    def readers_of(self, value: ast.AST) -> list[ast.Name]:
+        """Where the name that an expression is the value of is read, and can be nothing else; in their order."""
+        return self._readers.get(value, [])
 
     def definitions(self) -> list[Definition]:
         """Every definition in the function."""

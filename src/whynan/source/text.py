@@ -8,8 +8,9 @@ import functools
 import re
 import tokenize
 import warnings
+from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from whynan.ops.table import TORCH
 from whynan.source.syntax import Syntax, imported_by
@@ -201,27 +202,38 @@ def _common(one: str, other: str) -> int:
     return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def changed_statements(one: Place, other: Place) -> tuple[list[ast.stmt], list[ast.stmt]]:
-    """The statements of two files without those of what stands at the top of both and begins and ends with one text.
+_ENDED: Final = re.compile(r"[ \t]*(#.*)?(\r?\n|\Z)")
+"""What follows a statement that is the last of its line."""
 
-    A file may have thousands of lines, and an edit a few: only what it may have changed is compared.
+
+def changed_statements(place: Place, edited: str) -> tuple[list[ast.stmt], list[ast.stmt]]:
+    """The statements of a file as it is and edited, without those at its top ahead of the edits and behind them.
+
+    A file may have thousands of lines, and an edit a few: only what it may have changed is compared, or parsed again.
     """
-    outer = [[] if place.tree is None else place.tree.body for place in (one, other)]
-    ends = [[place.span(statement)[1] for statement in body] for place, body in zip((one, other), outer, strict=True)]
-    texts = one.text, other.text
-    first, last = _common(one.text, other.text), _common(one.text[::-1], other.text[::-1])
-    begin, end = 0, 0
-    while begin < min(map(len, outer)) and ends[0][begin] == ends[1][begin] < first:
-        begin += 1
-    # a statement's decorators stand before it: it is the same only where all behind the one before it is
-    while end < min(map(len, outer)) - begin - 1:
-        rest = {len(text) - before[-end - 2] for text, before in zip(texts, ends, strict=True)}
-        if len(rest) > 1 or max(rest) > last:
-            break
-        end += 1
-    parts = [body[begin : len(body) - end] for body in outer]
-    one_part, other_part = ([n for s in part for n in ast.walk(s) if isinstance(n, ast.stmt)] for part in parts)
-    return one_part, other_part
+    body, text = ([], "") if place.tree is None else (place.tree.body, place.text)
+    ends = [place.span(statement)[1] for statement in body]
+    first, last = _common(text, edited), _common(text[::-1], edited[::-1])
+    begin = sum(end < first for end in ends)
+    start, grown = ends[begin - 1] if begin else 0, len(edited) - len(text)
+    for number, end in [*enumerate(ends[begin:], begin + 1), (len(body), len(text))]:
+        if len(text) - end <= last and end + grown >= start and _ENDED.match(text, end):
+            with suppress(SyntaxError):
+                made = ast.parse(edited[start : end + grown])
+                return _statements(body[begin:number]), _statements(made.body)
+    return _statements(body), _statements(ast.parse(edited).body)
+
+
+def _statements(body: Iterable[ast.stmt]) -> list[ast.stmt]:
+    """Statements, and all in them."""
+    found, waiting = list[ast.stmt](), list[Any](body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.stmt):
+            found.append(node)
+        for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+            waiting += getattr(node, name, ())
+    return found
 
 
 def own_names(function: Function | ast.Module) -> frozenset[str]:

@@ -31,7 +31,7 @@ def behind(x):
 
 def told(edited: str) -> tuple[list[str], list[str]]:
     """The statements that are compared, without those within others."""
-    one, other = changed_statements(Place(FILE), Place(edited))
+    one, other = changed_statements(Place(FILE), edited)
     return [ast.unparse(s) for s in one], [ast.unparse(s) for s in other]
 
 

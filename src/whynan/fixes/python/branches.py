@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from whynan.expr.pattern import constant_value
-from whynan.fixes.python.double_where import DoubleWhere, readers_of, selection_of
+from whynan.fixes.python.double_where import DoubleWhere, selection_of
 from whynan.fixes.python.edit import Edited, Editor, hoist_obstacle
 from whynan.fixes.python.write import UnwritableError
 from whynan.source.text import shortened
@@ -120,7 +120,7 @@ def _branches(reader: Reader, node: ast.Call, mask: Mask) -> Iterator[Branch]:
             definition = reader.reaching.single_definition(value)
             if definition is None or not isinstance(definition.value, ast.expr):
                 continue
-            if readers_of(reader, definition.value) != [value]:
+            if reader.reaching.readers_of(definition.value) != [value]:
                 continue
             value = definition.value
         if isinstance(value, ast.expr) and not isinstance(value, ast.Name) and [*_loads(reader, value, mask)]:

@@ -645,10 +645,9 @@ def _is_redefined(place: Place, name: ast.Name, chain: Sequence[Definition]) -> 
 
 def _is_kept(place: Place, edited: str, edits: Sequence[Edit], added: int) -> bool:
     """Whether every statement without an edit in it is what it was, and there are so many more as were added."""
-    after = Place(edited)
     kept: Counter[str] = Counter()
     touched = 0
-    changed, made = changed_statements(place, after)
+    changed, made = changed_statements(place, edited)
     for statement in changed:
         start, end = place.span(statement)
         if any(start - 1 <= edit[0] <= end for edit in edits):

@@ -49,19 +49,7 @@ def roots_of(reader: Reader, birth: Root) -> Iterator[Root]:
                 seen.add(node)
                 if not isinstance(node, (ast.Name, ast.Attribute, ast.Starred)):
                     yield node
-        waiting += [load for node in chain for load in readers_of(reader, node) if load not in seen]
-
-
-def readers_of(reader: Reader, value: Root) -> list[ast.Name]:
-    """Where the name that an expression is the value of is read, and can be nothing else."""
-    reaching = reader.reaching
-    made = [d for d in reaching.definitions() if d.value is value]
-    found = [
-        node
-        for node in reaching.at
-        if isinstance(node, ast.Name) and any(reaching.single_definition(node) is definition for definition in made)
-    ]
-    return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+        waiting += [load for node in chain for load in reader.reaching.readers_of(node) if load not in seen]
 
 
 def twins_of(reader: Reader, root: Root) -> list[Root]:
@@ -73,9 +61,9 @@ def twins_of(reader: Reader, root: Root) -> list[Root]:
     for node in ast.walk(reader.reaching.function):
         if type(node) is not type(root) or node is root or place.is_deferred(node):
             continue
-        if root in place.above(node) or node in place.above(root):
+        if place.function(node) is not reader.reaching.function or reader.read(node).key != key:
             continue
-        if place.function(node) is reader.reaching.function and reader.read(node).key == key:
+        if root not in place.above(node) and node not in place.above(root):
             found.append(node)
     return found
 

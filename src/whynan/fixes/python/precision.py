@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 
 from whynan.fixes.diffs import DiffError, apply_diff, read_diff
 from whynan.fixes.python.candidates import Spot, build_candidate, spot_of, traceable_definition
-from whynan.fixes.python.double_where import readers_of
 from whynan.fixes.python.edit import Edited, Editor
 from whynan.fixes.python.write import ATOM, UnwritableError, binding
 from whynan.ops.signatures import CASTS
@@ -124,7 +123,7 @@ def _ways(spot: Spot) -> Iterator[_Way]:
         if isinstance(statement, ast.Return) and statement.value is node:
             yield _Way(node, names, leaves=True)
         made = [d for d in spot.reader.reaching.definitions() if d.value is node and isinstance(d.node, ast.Name)]
-        readers = readers_of(spot.reader, node)
+        readers = spot.reader.reaching.readers_of(node)
         if len(made) != 1 or not readers:
             return
         names, node = (*names, made[0]), readers[0]
