@@ -49,11 +49,12 @@ def run(
     told = [os.fspath(part) for part in command]
     environment = dict(os.environ if env is None else env)
     arguments = told[1:] if told[0] == sys.executable else told
-    if _begins_with_option(arguments) or _starting(environment) != _starting(_environment()):
+    is_python = Path(told[0]).parent == Path(sys.executable).parent and not _begins_with_option(arguments)
+    if not is_python or _starting(environment) != _starting(_environment()):
         return subprocess.run(
             told, cwd=cwd, env=env, input=input, timeout=timeout, capture_output=True, text=True, check=False
         )
-    sys.audit("tests.forking", told)
+    sys.audit("subprocess.Popen", None, told, cwd, environment)
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write((input or "").encode())
         given.seek(0)
@@ -171,11 +172,12 @@ def _begin(
     sys.orig_argv[:] = [sys.executable, *arguments]
     sys.path[:] = [cwd, *path]
     if arguments[0] == "-m":
-        start = f"from runpy import _run_module_as_main\n_run_module_as_main({arguments[1]!r})"
+        start = f"__import__('runpy')._run_module_as_main({arguments[1]!r})"
         return ["-m", *arguments[2:]], compile(start, "<frozen runpy>", "exec", dont_inherit=True)
-    sys.path[0] = os.path.dirname(os.path.realpath(arguments[0]))
-    with io.open_code(os.path.abspath(arguments[0])) as file:
-        return arguments, compile(file.read(), arguments[0], "exec", dont_inherit=True)
+    file = os.path.abspath(arguments[0])
+    sys.path[0] = os.path.dirname(os.path.realpath(file))
+    with io.open_code(file) as script:
+        return arguments, compile(script.read(), file, "exec", dont_inherit=True)
 
 
 def _go(asking: int) -> None:
@@ -185,7 +187,8 @@ def _go(asking: int) -> None:
     names = globals()
     left = {name: names[name] for name in ("__name__", "__builtins__", "__loader__")}
     names.clear()
-    names.update(left, __doc__=None, __package__=None, __spec__=None, __file__=arguments[0])
+    names.update(left, __doc__=None, __package__=None, __spec__=None, __annotations__={})
+    names.update(__file__=code.co_filename, __cached__=None)
     exec(code, names)
 
 

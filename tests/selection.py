@@ -28,6 +28,11 @@ def examples(number: int) -> int:
     return min(number, SEEDS) if settings.get_current_profile_name() == SHORT_PROFILE else number
 
 
+def sampled(values: Iterable[Any], each: int) -> list[Any]:
+    """All of them as parameters; but for each n-th, of the full check alone."""
+    return [v if n % each == 0 else pytest.param(v, marks=pytest.mark.full) for n, v in enumerate(values)]
+
+
 def run_of(item: pytest.Item) -> str:
     """The run that a test is in: short, rest or full."""
     if item.get_closest_marker("full"):

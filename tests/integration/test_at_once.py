@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
+from tests.selection import sampled
+
 pytestmark = [
     pytest.mark.process,
     pytest.mark.proof,
@@ -134,13 +136,14 @@ def order(text: str) -> list[str]:
     return sorted(found, key=lambda name: found[name])
 
 
-@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
-def test_the_finding_is_there_before_a_proof_begins(program: str, tmp_path: Path) -> None:
-    ran = run(tmp_path, program, terminal=True)
+@pytest.mark.parametrize("name", sampled(PROGRAMS, 2))
+def test_the_finding_is_there_before_a_proof_begins(name: str, tmp_path: Path) -> None:
+    ran = run(tmp_path, PROGRAMS[name], terminal=True)
     assert order(ran.text) == ["born", "proof", "verdict"]
     assert ran.status == 1
 
 
+@pytest.mark.full
 def test_a_report_that_waits_for_its_proof_is_noticed(tmp_path: Path) -> None:
     ran = run(tmp_path, PROGRAMS["a watched step"], WAITS, terminal=True)
     assert order(ran.text) == ["proof", "born", "verdict"]
@@ -195,14 +198,14 @@ def test_an_error_in_a_proof_leaves_the_finding(tmp_path: Path) -> None:
     assert {fix["status"] for fix in ran.fixes} == {"unverified"}
 
 
-@pytest.mark.parametrize("option", ["continue", "raise"])
+@pytest.mark.parametrize("option", sampled(["continue", "raise"], 2))
 def test_what_does_not_stop_ends_as_it_did(option: str, tmp_path: Path) -> None:
     ran = run(tmp_path, PROGRAMS["a watched step"], "", "--on-nonfinite", option)
     assert ran.text.count("  born ") == 1
     assert order(ran.text) == (["proof", "born", "verdict"] if option == "continue" else ["born", "proof", "verdict"])
 
 
-@pytest.mark.parametrize("bad", ["0", "2"])
+@pytest.mark.parametrize("bad", sampled(["0", "2"], 2))
 def test_what_a_program_says_as_it_ends_itself_comes_after_the_verdict_of_its_finding(bad: str, tmp_path: Path) -> None:
     text = run(tmp_path, TRAINING.replace("BAD", bad).replace("GUARD", GUARD)).text
     verdict, *_ = (match.start() for match in VERDICT.finditer(text))

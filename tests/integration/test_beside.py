@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import textwrap
 from dataclasses import dataclass
@@ -12,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests import forking
 
 pytestmark = pytest.mark.process
 
@@ -74,11 +75,8 @@ def run(folder: Path, rest: str, *options: str) -> Ran:
     lines = script.read_text(encoding="utf-8").splitlines()
     born = max(number for number, line in enumerate(lines, 1) if line.endswith("# born"))
     path = folder / "report.json"
-    done = subprocess.run(
-        [str(WHYNAN), "run", "--json", str(path), *options, str(script)],
-        capture_output=True,
-        text=True,
-        check=False,
+    done = forking.run(
+        [WHYNAN, "run", "--json", path, *options, script],
         env={**os.environ, "OMP_NUM_THREADS": "1", "WHYNAN_RAISE_INTERNAL": "1"},
     )
     assert path.exists(), done.stderr
@@ -339,13 +337,8 @@ HEALTHY = {
 @pytest.mark.parametrize("name", [n if n in SAMPLE else pytest.param(n, marks=FULL) for n in HEALTHY])
 def test_a_healthy_program_is_clean_and_unchanged(name: str, tmp_path: Path) -> None:
     ran = run(tmp_path, HEALTHY[name])
-    bare = subprocess.run(
-        [sys.executable, str(tmp_path / "train.py")],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    bare = forking.run([sys.executable, tmp_path / "train.py"], env={**os.environ, "OMP_NUM_THREADS": "1"})
+    bare.check_returncode()
     assert (ran.status, ran.out) == (0, bare.stdout)
     assert ran.report["verdict"] == "clean", ran.err
 
@@ -382,14 +375,9 @@ def test_a_kill_in_a_replay_leaves_a_readable_trace(tmp_path: Path) -> None:
     script.write_text(TRAINS + KILLED, encoding="utf-8")
     command = [str(WHYNAN), "run", "--mode", "watch", "--trace", str(trace), str(script)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    done = forking.run(command, env=environment)
     assert done.returncode in (-9, 137), done.stderr
-    told = subprocess.run(
-        [str(WHYNAN), "report", "--json", str(tmp_path / "told.json"), str(trace)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    told = forking.run([WHYNAN, "report", "--json", tmp_path / "told.json", trace])
     assert "the run ended in the replay of a bad step" in told.stdout + told.stderr
     report = json.loads((tmp_path / "told.json").read_text(encoding="utf-8"))
     assert report["coverage"]["events"] > 0
@@ -400,9 +388,7 @@ def test_a_kill_in_a_replay_leaves_a_readable_trace(tmp_path: Path) -> None:
 def test_the_trace_of_a_watched_run_tells_what_the_run_told(redact: tuple[str, ...], tmp_path: Path) -> None:
     trace = tmp_path / "trace"
     ran = run(tmp_path, "fit(6, bad=[4])", "--mode", "watch", "--trace", str(trace), *redact)
-    subprocess.run(
-        [str(WHYNAN), "report", "--quiet", "--json", str(tmp_path / "told.json"), str(trace)], check=False, timeout=60
-    )
+    forking.run([WHYNAN, "report", "--quiet", "--json", tmp_path / "told.json", trace])
     told = json.loads((tmp_path / "told.json").read_text(encoding="utf-8"))
     assert told == ran.report
     assert ran.report["run"]["replay"]["faithful"]

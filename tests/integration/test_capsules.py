@@ -14,6 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 from syrupy.assertion import SnapshotAssertion
 
+from tests import forking
 from tests.integration.running import WHYNAN
 from tests.integration.test_second_run import TRAINING
 from whynan.capsule import open_capsule
@@ -50,19 +51,26 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     """What whynan does with arguments, in a process of its own."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run([str(WHYNAN), *arguments], capture_output=True, text=True, check=False, env=environment)
+    return forking.run([WHYNAN, *arguments], env=environment)
 
 
 def script() -> str:
     """What the script of the capsule prints."""
-    result = subprocess.run([sys.executable, "c/repro.py"], capture_output=True, text=True, check=False)
+    result = forking.run([sys.executable, "c/repro.py"])
     assert result.returncode == 0, result.stderr
     assert len(Path("c/repro.py").read_text().splitlines()) <= 30
     return result.stdout
 
 
-@pytest.mark.parametrize("mode", ["watch", "trace"])
-@pytest.mark.parametrize("loss", [FORWARD, BACKWARD], ids=["forward", "backward"])
+@pytest.mark.parametrize(
+    ("mode", "loss"),
+    [
+        pytest.param("watch", FORWARD, id="watch-forward"),
+        pytest.param("trace", BACKWARD, id="trace-backward"),
+        pytest.param("watch", BACKWARD, id="watch-backward", marks=pytest.mark.full),
+        pytest.param("trace", FORWARD, id="trace-forward", marks=pytest.mark.full),
+    ],
+)
 def test_a_training_is_packed_where_it_fails(mode: str, loss: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("train.py").write_text(TRAIN.format(step=2, loss=loss))
     ran = run("run", "--mode", mode, "--capsule", "c", "--json", "report.json", "train.py")

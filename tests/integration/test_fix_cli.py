@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import forking
+
 pytestmark = [pytest.mark.process, pytest.mark.skipif(sys.platform != "linux", reason="of terminals")]
 
 PROGRAM = """\
@@ -52,13 +54,15 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
 def whynan(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "whynan", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    return forking.run(command, cwd=folder, env=ENVIRONMENT)
 
 
 def trained(folder: Path) -> str:
     """What the program prints of its parameters: whether all are finite."""
     command = [sys.executable, "train.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT, check=True).stdout
+    done = forking.run(command, cwd=folder, env=ENVIRONMENT)
+    done.check_returncode()
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
@@ -275,7 +279,7 @@ MOMENTS = [
 @pytest.mark.parametrize(("number", "event"), MOMENTS, ids=str)
 def test_an_interrupt_at_any_moment_changes_nothing(number: int, event: str, here: Path) -> None:
     command = [sys.executable, "-c", INTERRUPTED, str(number), event, "fix", "report.json", "--apply", "--yes"]
-    done = subprocess.run(command, cwd=here, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    done = forking.run(command, cwd=here, env=ENVIRONMENT)
     assert done.returncode == 130, done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert "interrupted" in done.stderr
@@ -285,7 +289,7 @@ def test_an_interrupt_at_any_moment_changes_nothing(number: int, event: str, her
 
 def test_an_interrupt_that_comes_too_late_is_said_by_what_was_done(here: Path) -> None:
     command = [sys.executable, "-c", INTERRUPTED, "1", "os.rename", "fix", "report.json", "--apply", "--yes"]
-    done = subprocess.run(command, cwd=here, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+    done = forking.run(command, cwd=here, env=ENVIRONMENT)
     assert (done.returncode, done.stderr) == (0, "")
     assert "is edited" in done.stdout
     assert (here / "train.py.orig").read_text() == PROGRAM

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import forking
+
 pytestmark = pytest.mark.process
 
 FULL = pytest.mark.full
@@ -126,12 +128,9 @@ def told(
     folder: Path, text: str, *options: str
 ) -> tuple[subprocess.CompletedProcess[str], dict[str, object], list[str]]:
     (folder / "train.py").write_text(text, encoding="utf-8")
-    done = subprocess.run(
-        [str(WHYNAN), "run", *options, "--json", "report.json", "train.py"],
+    done = forking.run(
+        [WHYNAN, "run", *options, "--json", "report.json", "train.py"],
         cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", "WHYNAN_RAISE_INTERNAL": "1"},
     )
     return done, json.loads((folder / "report.json").read_text(encoding="utf-8")), text.splitlines()

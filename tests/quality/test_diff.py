@@ -21,6 +21,7 @@ from tests.quality.conftest import Tally
 from tests.quality.diffs.models import EXPORTS, MODELS, exported
 from tests.quality.diffs.operators import exports
 from tests.quality.diffs.planting import planted, set_attribute
+from tests.selection import sampled
 
 INF = float("inf")
 
@@ -63,7 +64,7 @@ def file_of(folder: Path, name: str, form: str | None) -> str | None:
     return str(folder / (f"{name}.pt2" if form == "program" else f"{name}-{form}.onnx"))
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", sampled(MODELS, 2))
 @pytest.mark.parametrize(("a", "b", "setting"), PAIRS)
 def test_two_forms_of_one_model_agree(
     name: str, a: str, b: str | None, setting: dict[str, Any], folder: Path, tally: Tally

@@ -65,7 +65,7 @@ SPARED = frozenset(["carried_state.CarriedState.__init__", "replay._retry_once"]
 FUNCTIONS = _functions()
 for _name in SPARED:
     del FUNCTIONS[_name]
-SAMPLED = 10
+SAMPLED = 20
 
 
 @pytest.mark.usefixtures("without_proofs")

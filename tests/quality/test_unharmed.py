@@ -177,7 +177,7 @@ def _sample(name: str) -> list[tuple[Place, int, type[BaseException]]]:
         if not any(place in _calls(other.name) for other in before):
             number = drawn.choice([1, drawn.randint(1, count), count])
             points.append((place, number, drawn.choice(ERRORS)))
-    return points[::6]
+    return points[::12]
 
 
 @pytest.mark.parametrize("name", list(BY_NAME))

@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import whynan
 from tests.quality.unharmed import OWN, Forced, standing
+from tests.selection import sampled
 from whynan.capture.torch.interposition import wrappers
 from whynan.capture.torch.silent import optimizer_updates
 from whynan.capture.torch.sinks import gradients, loss_scaling
@@ -31,7 +32,7 @@ from whynan.replay import checkpoint
 from whynan.training import cuda_graphs, guard, listeners, patches, read_back, updates
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.quality.conftest import Tally
@@ -277,11 +278,6 @@ MAKERS = frozenset(f"patches.Entrances.{name}" for name in ("_engine", "_module"
 }
 
 
-def sampled(names: Sequence[str], each: int) -> list[Any]:
-    """All of them as parameters; but for each n-th, of the full check alone."""
-    return [n if k % each == 0 else pytest.param(n, marks=pytest.mark.full) for k, n in enumerate(names)]
-
-
 PROGRAMS = ("adam foreach", "scaler", "two workers", "l-bfgs", "closure")
 
 
@@ -462,7 +458,7 @@ def _calls_at_the_bad_step(key: str) -> range:
 
 
 @pytest.mark.usefixtures("as_at_a_users", "without_proofs")
-@pytest.mark.parametrize("key", sampled(sorted(FUNCTIONS.keys() - MAKERS), 10))
+@pytest.mark.parametrize("key", sampled(sorted(FUNCTIONS.keys() - MAKERS), 20))
 def test_what_fails_while_a_bad_step_is_explained_changes_nothing(key: str) -> None:
     bare, before = _run_bad(_bare), standing()
     harms: list[str] = []
@@ -586,7 +582,7 @@ def test_functions_that_are_made_anew_leave_nothing_in_the_caches() -> None:
         return _caches()
 
     few = again(5)
-    many = again(300)
+    many = again(150)
     assert max(b - a for a, b in zip(few, many, strict=True)) < 100
 
 

@@ -101,8 +101,8 @@ def _owner_of_path(filename: str) -> Owner:
         return Owner.TORCH  # what torch.compile wrote
     if any(_ZIPPED_STDLIB.fullmatch(part) for part in parts):
         return Owner.STDLIB
-    if not path.endswith(".py") and path.startswith(_scripts()):
-        return Owner.LIBRARY  # `pytest`, `torchrun`, as pip writes them
+    if not path.endswith(".py") and (path.startswith(_scripts()) or os.path.realpath(path).startswith(_scripts())):
+        return Owner.LIBRARY  # `pytest`, `torchrun`, as pip writes them, also through a link
     return _owner_in_target(path)
 
 

@@ -107,7 +107,7 @@ def _spreads(operator: Operator, args: Any, kwargs: Any) -> str | None:
     return None
 
 
-@pytest.mark.breadth
+@pytest.mark.full
 def test_pointwise_operators_are_pointwise() -> None:
     checked: set[str] = set()
     for operator, args, kwargs in _of_kind("pointwise"):

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.selection import sampled
+
 HEAD = """\
 import torch
 from torch import nn
@@ -87,7 +89,7 @@ def reported(folder: Path, name: str, *options: str) -> tuple[str, dict[str, Any
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", sampled(PROGRAMS, 2))
 def test_each_condition_tells_for_a_source_or_against_it(tmp_path: Path, name: str) -> None:
     told, report = reported(tmp_path, name, "--attribute")
     found = {one["source"]: one["holds"] for one in report["findings"][0]["attributions"]}

@@ -103,27 +103,30 @@ ZERO_ROW = "y[3] = 0 if step == 6 else y[3]"
             "+criterion = nn.CosineSimilarity(dim=1, eps=1e-4)",
             "distorting",
         ),
-        (
+        pytest.param(
             watched("CosineSimilarity(1, 0)", COSINE, ZERO_ROW),
             "+criterion = nn.CosineSimilarity(1, 1e-8)",
             "distorting",
+            marks=pytest.mark.full,
         ),
-        (
+        pytest.param(
             watched("LayerNorm(8, eps=0)", "(criterion(y) * model(x)).mean()", "y[3] = 1 if step == 6 else y[3]"),
             "+criterion = nn.LayerNorm(8, eps=1e-5)",
             "distorting",
+            marks=pytest.mark.full,
         ),
         (
             watched("RMSNorm(8, 0.0)", "(criterion(y) * model(x)).mean()", ZERO_ROW),
             "+criterion = nn.RMSNorm(8, 1e-12)",
             "distorting",
         ),
-        (
+        pytest.param(
             watched("GroupNorm(2, 8, eps=0)", "(criterion(y) * model(x)).mean()", "y[3] = 1 if step == 6 else y[3]"),
             "+criterion = nn.GroupNorm(2, 8, eps=1e-12)",
             "distorting",
+            marks=pytest.mark.full,
         ),
-        (
+        pytest.param(
             watched(
                 "PoissonNLLLoss(log_input=False, eps=0)",
                 "criterion(y.abs() * (model(x).detach().abs() + 1) + 0 * model(x).sum(), torch.ones(16, 8))",
@@ -131,6 +134,7 @@ ZERO_ROW = "y[3] = 0 if step == 6 else y[3]"
             ),
             "+criterion = nn.PoissonNLLLoss(log_input=False, eps=1e-8)",
             "distorting",
+            marks=pytest.mark.full,
         ),
         # the exact loss is infinite, and 0 is given
         (watched("CTCLoss()", CTC), "+criterion = nn.CTCLoss(zero_infinity=True)", "guarded"),

@@ -10,6 +10,7 @@ import torch
 
 import whynan
 from tests.made_anew import check
+from tests.selection import sampled
 from whynan.fixes.diffs import apply_diff, read_diffs
 
 if TYPE_CHECKING:
@@ -127,9 +128,7 @@ def explained(module: ModuleType) -> Report:
     return whynan.explain(module.target, X.clone().requires_grad_(), ROWS, TARGETS, rerun=True)
 
 
-@pytest.mark.parametrize(
-    "form", [f if "hands it on" not in f else pytest.param(f, marks=pytest.mark.full) for f in FORMS]
-)
+@pytest.mark.parametrize("form", sampled(FORMS, 3))
 def test_it_is_verified_and_other_readers_have_what_they_had(form: str, loaded: Callable[[str], ModuleType]) -> None:
     text = program(*FORMS[form])
     module = loaded(text)

@@ -702,7 +702,8 @@ def test_a_guard_that_moves_the_failure_to_the_next_line_is_not_verified(
 def test_a_fix_is_judged_on_the_visit_that_failed_and_not_on_those_after_it(
     loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    # each iteration is visited at several lines, so that of the first 400 nothing would be left
+    # each iteration is visited at several lines, so that of the first nothing would be left
+    monkeypatch.setattr(visiting_module, "_MOST_VISITS", 256)
     monkeypatch.setattr(visiting_module, "_KEPT_BEFORE_BAD", kept)
     report = whynan.explain(loaded(BY_HAND).target, torch.ones(3), rerun=True)
     verdicts = [fix.verdict for fix in report.findings[0].fixes]
@@ -714,7 +715,7 @@ BY_HAND = """import torch
 
 def target(w):
     w.requires_grad_()
-    for step in range(500):
+    for step in range(140):
         x = torch.full((2, 3), 1.0 + step % 7)
         if step == 30:
             x[1] = 0.0

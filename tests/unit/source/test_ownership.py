@@ -145,3 +145,12 @@ def test_whatever_stands_on_the_path_does_no_harm(
     (metadata / "RECORD").write_bytes(b"caf\xe9.py,,\n")
     monkeypatch.setattr(sys, "path", [entry, *sys.path, str(tmp_path)])
     assert owner_of(str(tmp_path / "train.py")) is Owner.USER
+
+
+def test_a_command_is_a_library_through_a_link_to_it_or_to_its_environment(tmp_path: Path) -> None:
+    scripts = Path(sysconfig.get_path("scripts"))
+    (tmp_path / "bin").symlink_to(scripts)
+    (tmp_path / "whynan").symlink_to(scripts / "whynan")
+    (tmp_path / "mine").write_text("")
+    owners = [owner_of(str(tmp_path / name)) for name in ("bin/whynan", "whynan", "mine")]
+    assert owners == [Owner.LIBRARY, Owner.LIBRARY, Owner.USER]
