@@ -195,6 +195,21 @@ def test_the_underflow_behind_a_product_of_zeros_is_followed() -> None:
     assert "exp of -120 is 0 in float32, whose smallest number is 1.4e-45" in [link.summary for link in finding.chain]
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_the_underflow_in_a_sum_of_zeros_is_followed_and_not_what_its_mask_left_out(first: bool) -> None:
+    logits = torch.tensor([[0.0, 200.0, 1.0], [300.0, 1.0, 2.0]])
+    mask = torch.tensor([[False, False, True], [False, True, False]])
+
+    def work() -> Tensor:
+        shares = torch.softmax(logits, -1)
+        return (shares * mask if first else mask * shares).sum(-1).log()
+
+    (finding,) = whynan.explain(work).findings
+    said = [link.summary for link in finding.chain if link.role == "cause"]
+    assert said[0] == "_softmax of values from 0 to 200 is 0"
+    assert said[1:] == [f"{'0 times True' if first else 'True times 0'} is 0", "sum of a row of 0 is 0"]
+
+
 def test_the_entry_that_was_joined_is_followed() -> None:
     def work(x: Tensor) -> Tensor:
         return torch.log(torch.cat([x + 5, x.relu()]))

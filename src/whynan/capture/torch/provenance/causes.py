@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import numpy as np
+
 from whynan.capture.provenance.chain import Dialect, Part, decisive_term, explain_event
 from whynan.capture.provenance.dependence import broadcast_index, forward_index
 from whynan.capture.torch.event_log import Held, Operands, Row, held_of
@@ -40,6 +42,8 @@ class Factor(NamedTuple):
 
 
 HOPS = 16
+_LONGEST_ROW: Final = 1 << 16
+"""A row of more zeros is explained by its first."""
 EARLIER: Final = 4096
 """So many writes to one tensor are followed back for an element."""
 _DIALECT: Final = Dialect(TORCH.having("transparent"), TORCH.having("clips"))
@@ -173,12 +177,37 @@ class Causes:
                     start = _unravel(int(region.storage_offset()), tensor) if region.numel() else None
                     # an index is none of the values
                     is_value = region.is_floating_point() or not held.alias.dtype.is_floating_point
-                    parts.append(Part(None, finite_range(region) if is_value else None, operand, start))
+                    ends = finite_range(region) if is_value else None
+                    start = self._zero_of_product(operand, tensor, region) or start if ends == (0, 0) else start
+                    parts.append(Part(None, ends, operand, start))
             elif row.operator.pointwise and isinstance(operand, (int, float)) and not isinstance(operand, bool):
                 parts.append(Part(operand))
         if row.operator.base in TORCH.having("product") and len(factors) == 2 and isinstance(value, (int, float)):
             return self._product(row, float(value), factors, parts, held.alias.dtype)
         return self._sentence(row, value, parts, held.alias.dtype)
+
+    def _zero_of_product(self, operand: Held, tensor: Tensor, region: Tensor) -> tuple[int, ...] | None:
+        """Of a row of zeros that were multiplied, the one that says most: a mask's own zeros explain no sum of 0."""
+        row, kept = self.context.rows.get(operand.writer), self.context.rows.operands_at(operand.writer)
+        if row is None or kept is None or row.operator.base.removesuffix("_") != "mul":
+            return None
+        held = [one for one in kept.held if isinstance(one, Held)]
+        factors = [found for one in held if (found := self._tensor(one, kept)) is not None]
+        if len(factors) != 2 or not tensor.is_contiguous() or region.numel() > _LONGEST_ROW:
+            return None
+        begin = int(region.storage_offset() - tensor.storage_offset())
+        steps = np.tensordot(region.stride(), np.indices(region.shape), 1) if region.dim() else np.zeros((), np.int64)
+        places = begin + steps.reshape(-1)
+        arrays = [factor.detach().double().cpu().numpy() for factor in factors]
+        try:
+            first, second = (np.broadcast_to(array, tensor.shape).reshape(-1)[places] for array in arrays)
+        except ValueError:
+            # what was written is a part of the tensor
+            return None
+        of_numbers = [factor.is_floating_point() for factor in factors]
+        computed = [is_number and self._computed(one) for is_number, one in zip(of_numbers, held, strict=True)]
+        term = decisive_term(first, second, 0.0, (computed[0], computed[1]))
+        return None if term is None else _unravel(int(places[term.place] + tensor.storage_offset()), tensor)
 
     def _write_of(
         self, held: Held, index: tuple[int, ...]
