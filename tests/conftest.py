@@ -71,10 +71,10 @@ def pytest_collection_finish() -> None:
 def settle() -> None:
     """Leave what is there out of all that goes through the objects of the process, the collector among it."""
     gc.collect()
-    gc.freeze()
+    freeze()
 
 
-get_freeze_count: Final = gc.get_freeze_count
+freeze: Final = gc.freeze
 UNMARKED: list[str] = []
 """What the running test has done that no test of the short run does."""
 PROOFS: list[str] = []
@@ -153,9 +153,11 @@ def without_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("checkpoint", "carried_state"):
         if module := sys.modules.get(f"whynan.replay.{name}"):
             monkeypatch.setattr(module, "owner_of", owner_of_runner)
-    # what was there before all tests is frozen
-    frozen = gc.get_freeze_count()
-    monkeypatch.setattr(gc, "get_freeze_count", lambda: max(0, get_freeze_count() - frozen))
+    # what was there before is frozen, and to count it takes longer than most tests
+    by_it: list[None] = []
+    monkeypatch.setattr(gc, "freeze", lambda: by_it.append(freeze()))
+    monkeypatch.setattr(gc, "unfreeze", by_it.clear)
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: len(by_it))
 
 
 @pytest.fixture(autouse=True)

@@ -188,7 +188,8 @@ class Causes:
 
     def _zero_of_product(self, operand: Held, tensor: Tensor, region: Tensor) -> tuple[int, ...] | None:
         """Of a row of zeros that were multiplied, the one that says most: a mask's own zeros explain no sum of 0."""
-        row, kept = self.context.rows.get(operand.writer), self.context.rows.operands_at(operand.writer)
+        row = self.context.rows.get(operand.writer) if operand.writer >= 0 else None
+        kept = None if row is None else self.context.rows.operands_at(row.ordinal)
         if row is None or kept is None or row.operator.base.removesuffix("_") != "mul":
             return None
         held = [one for one in kept.held if isinstance(one, Held)]
@@ -198,15 +199,15 @@ class Causes:
         begin = int(region.storage_offset() - tensor.storage_offset())
         steps = np.tensordot(region.stride(), np.indices(region.shape), 1) if region.dim() else np.zeros((), np.int64)
         places = begin + steps.reshape(-1)
-        arrays = [factor.detach().double().cpu().numpy() for factor in factors]
         try:
-            first, second = (np.broadcast_to(array, tensor.shape).reshape(-1)[places] for array in arrays)
-        except ValueError:
-            # what was written is a part of the tensor
+            index = np.unravel_index(places, tensor.shape)
+            rows = [factor.detach().expand(tensor.shape)[index].double().cpu().numpy() for factor in factors]
+        except (RuntimeError, ValueError):
+            # what was written is a part of the tensor, or the row none of it
             return None
         of_numbers = [factor.is_floating_point() for factor in factors]
         computed = [is_number and self._computed(one) for is_number, one in zip(of_numbers, held, strict=True)]
-        term = decisive_term(first, second, 0.0, (computed[0], computed[1]))
+        term = decisive_term(rows[0], rows[1], 0.0, (computed[0], computed[1]))
         return None if term is None else _unravel(int(places[term.place] + tensor.storage_offset()), tensor)
 
     def _write_of(
