@@ -25,7 +25,10 @@ from typing import IO, Any, Final
 
 LOADED: Final = "numpy torch torch._dynamo pydantic click safetensors"
 """What is loaded before a program begins: whynan is not."""
-STARTING: Final = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "TORCH", "LC_", "LD_", "COVERAGE")
+STARTING: Final = (
+    *("PYTHON", "PYTORCH_", "TORCH", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_"),
+    *("LC_", "LD_", "TZ", "COVERAGE"),
+)
 """How the names of variables begin that are read before a program begins: these are to be as they are here."""
 
 
@@ -108,7 +111,7 @@ class _Server:
         asked = json.dumps([list(arguments), os.fspath(cwd), dict(env)]).encode()
         with self._lock:
             socket.send_fds(self._channel, [asked], [stream.fileno() for stream in streams])
-            process = int(self._channel.recv(100))
+            process = int(self._channel.recv(100) or self._fail())
             self._channel.settimeout(timeout)
             try:
                 return int(self._channel.recv(100))
@@ -119,6 +122,11 @@ class _Server:
                 raise
             finally:
                 self._channel.settimeout(None)
+
+    def _fail(self) -> int:
+        # the next test has another one
+        _server.cache_clear()
+        raise ChildProcessError("the Python that forks is gone")
 
     def _end(self) -> None:
         self._channel.close()

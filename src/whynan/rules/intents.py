@@ -336,10 +336,6 @@ MASKED_FACTOR: Final = (
     guard("a factor of 0 instead of what the other one takes away", "x * m", "where(m == 0, 0, x) * m"),
 )
 """What is multiplied by 0 is taken away before it is."""
-MASKED_EXPONENT: Final = (
-    reformulation("an exponential only where its factor is not 0", "exp(x) * m", "exp(where(m == 0, 0, x)) * m"),
-)
-"""An exponential that a mask takes away is not computed."""
 BELOW_ONE: Final = "1 - finfo(x).eps / 2"
 """The greatest number below 1."""
 MASKED: Final = tuple(

@@ -20,7 +20,6 @@ from whynan.fixes.candidates import Candidate, Formula
 from whynan.fixes.diffs import apply_diff, read_diff
 from whynan.records import APPLICABLE, FixVerdict, Report
 from whynan.report.notes import sentence
-from whynan.rules import intents
 from whynan.run.fix import user_fix as trial
 from whynan.run.proof import local_proof
 from whynan.run.proof.local_proof import judge_edit
@@ -432,39 +431,6 @@ def test_an_edit_whose_own_overflow_makes_a_finite_number_wrong_is_rejected(
         assert guard.verdict.status == "rejected"
         assert guard.verdict.why.startswith("run with it, the program gives Inf at ")
         assert guard.verdict.why.endswith("which makes a finite number wrong")
-
-
-MASKED = """import torch
-
-
-def target(x, mask):
-    e = torch.exp(x)
-    m = MADE
-    return (e * m).sum(-1)
-"""
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize(
-    ("made", "believed", "verified"),
-    [
-        ("mask.float()", False, True),
-        # 0 of the Inf that the exponential gives: with the change it is none
-        ("1 / (1 + e).amax(-1, keepdim=True)", False, False),
-        ("1 / (1 + e).amax(-1, keepdim=True)", True, True),
-    ],
-    ids=["a mask", "made of it", "the twin"],
-)
-def test_a_mask_of_what_overflows_is_none_that_is_made_of_it(
-    made: str, believed: bool, verified: bool, loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if believed:
-        monkeypatch.setattr(sys.modules["whynan.fixes.python.candidates"], "_reads_what_birth_made", lambda *_: False)
-    x, mask = torch.tensor([[100.0, 100.0, 1.0], [1.0, 2.0, 3.0]]), torch.tensor([[0, 0, 1], [1, 1, 1]])
-    report = whynan.explain(loaded(MASKED.replace("MADE", made)).target, x, mask, rerun=True)
-    fixes = [fix for fix in report.findings[0].fixes if fix.title == intents.MASKED_EXPONENT[0].title]
-    assert any(fix.verdict.status == "verified" for fix in fixes) == verified, fixes
-    assert verified or not any(fix.patch for fix in fixes)
 
 
 HIDDEN = """import torch

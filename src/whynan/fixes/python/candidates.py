@@ -481,8 +481,6 @@ def build_candidate(
         if not is_python(edited):
             raise UnwritableError("its imports cannot be added")
     chain, line = _chain(spot, kind, root, definitions)
-    if kind == "reformulation" and _reads_what_birth_made(spot, root, chain, line):
-        raise UnwritableError("it reads a number that is made of the bad one")
     own = first.rewritten if isinstance(first.root, ast.AugAssign) or _rebinds(place, first) else None
     pieces: list[Root] = [root, *(d.value for d in chain if d.value is not None)]
     calls = [edit for piece in pieces for edit in _function_edits(spot, piece)]
@@ -550,31 +548,6 @@ def _chain(spot: Spot, kind: FixKind, root: Root, definitions: Sequence[Definiti
         except UnwritableError:
             break
     return chain, line
-
-
-def _reads_what_birth_made(spot: Spot, root: Root, chain: Sequence[Definition], line: int) -> bool:
-    """Whether a formula that begins behind the birth reads a number that is made of it, such as 0 of an Inf.
-
-    Such a number is no operand: with the repaired code it is another one.
-    """
-    reader, start = spot.reader, spot.place.statement(spot.birth)
-    if start.lineno >= line:
-        return False
-    made = frozenset(chain)
-    pieces: list[Root] = [*(d.value for d in chain if d.value is not None), root]
-    waiting = [n for piece in pieces for n in _names(piece) if not reader.reaching.definitions_at(n) <= made]
-    known = set[ast.AST](waiting)
-    bad = reader.read(spot.birth).key
-    while waiting:
-        for definition in reader.reaching.definitions_at(waiting.pop()):
-            inner = [] if definition.value is None else [*ast.walk(definition.value)]
-            alike = (n for n in inner if type(n) is type(spot.birth) and isinstance(n, ast.expr))
-            if any(reader.read(node).key == bad for node in alike):
-                return True
-            new = [n for n in inner if isinstance(n, ast.Name) and n not in known]
-            known.update(new)
-            waiting += new
-    return False
 
 
 def _with_earlier_values(spot: Spot, root: Root, chain: list[Definition]) -> list[Definition]:

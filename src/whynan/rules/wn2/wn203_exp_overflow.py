@@ -48,7 +48,7 @@ from whynan.rules.facts import (
     result,
     value,
 )
-from whynan.rules.intents import BOUNDED, BOUNDED_EXPONENT, MASKED_EXPONENT
+from whynan.rules.intents import BOUNDED, BOUNDED_EXPONENT
 from whynan.rules.wording import derivative, forward_operand_source, named_value_text, operand_source
 
 
@@ -106,4 +106,4 @@ def _edge(name: str, dtype: str) -> float:
     return greatest + math.log(2) if name in ("sinh", "cosh") else greatest
 
 
-RULE = Rule("WN203", "exp-overflow", match, torch="all", fixes=(*MASKED_EXPONENT, *BOUNDED, *BOUNDED_EXPONENT))
+RULE = Rule("WN203", "exp-overflow", match, torch="all", fixes=(*BOUNDED, *BOUNDED_EXPONENT))

@@ -194,7 +194,10 @@ class Causes:
             return None
         held = [one for one in kept.held if isinstance(one, Held)]
         factors = [found for one in held if (found := self._tensor(one, kept)) is not None]
-        if len(factors) != 2 or not tensor.is_contiguous() or region.numel() > _LONGEST_ROW:
+        if len(factors) != 2 or any(factor.is_complex() for factor in factors) or region.numel() > _LONGEST_ROW:
+            return None
+        # what was written may be a part of the tensor
+        if kept.out is None or tuple(kept.out[0]) != tuple(tensor.shape) or not tensor.is_contiguous():
             return None
         begin = int(region.storage_offset() - tensor.storage_offset())
         steps = np.tensordot(region.stride(), np.indices(region.shape), 1) if region.dim() else np.zeros((), np.int64)
@@ -203,7 +206,7 @@ class Causes:
             index = np.unravel_index(places, tensor.shape)
             rows = [factor.detach().expand(tensor.shape)[index].double().cpu().numpy() for factor in factors]
         except (RuntimeError, ValueError):
-            # what was written is a part of the tensor, or the row none of it
+            # the row is none of the tensor
             return None
         of_numbers = [factor.is_floating_point() for factor in factors]
         computed = [is_number and self._computed(one) for is_number, one in zip(of_numbers, held, strict=True)]

@@ -73,6 +73,9 @@ def finite_range(region: Tensor) -> tuple[float | None, float | None]:
         return None, None
     if region.is_floating_point() and region.element_size() == 1:
         region = region.float()
+    if region.dtype in (torch.uint16, torch.uint32, torch.uint64):
+        # torch has no least of them
+        region = region.long()
     low, high = (end.item() for end in torch.aminmax(region))
     if low != low and (known := region[~torch.isnan(region)]).numel():
         low, high = (end.item() for end in torch.aminmax(known))
