@@ -210,6 +210,21 @@ def test_the_underflow_in_a_sum_of_zeros_is_followed_and_not_what_its_mask_left_
     assert said[1:] == [f"{'0 times True' if first else 'True times 0'} is 0", "sum of a row of 0 is 0"]
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(torch.zeros(2, 2, dtype=torch.complex64), torch.ones(2, 2)), (torch.zeros(2, 2, dtype=torch.uint16), 1.0)],
+    ids=["complex", "uint16"],
+)
+def test_a_sum_of_zeros_of_any_dtype_is_told(first: Tensor, second: Tensor | float) -> None:
+    def work() -> Tensor:
+        made = torch.view_as_real(first * second) if first.is_complex() else torch.zeros(2, 2) * first.int()
+        return 1 / made.sum(1)
+
+    (finding,) = whynan.explain(work).findings
+    assert finding.chain[0].role == "cause"
+
+
 def test_the_entry_that_was_joined_is_followed() -> None:
     def work(x: Tensor) -> Tensor:
         return torch.log(torch.cat([x + 5, x.relu()]))
