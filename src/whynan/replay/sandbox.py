@@ -362,11 +362,17 @@ def _discarding(held: Refusals, real: Any, nowhere: int) -> Any:
     known = os.fstat(nowhere).st_rdev
 
     def write(descriptor: Any, *args: Any, **kwargs: Any) -> Any:
-        if get_ident() == held.thread and os.fstat(descriptor).st_rdev != known:
+        if get_ident() == held.thread and descriptor != _tracker() and os.fstat(descriptor).st_rdev != known:
             held.refuse("writes to a descriptor")
         return real(descriptor, *args, **kwargs)
 
     return write
+
+
+def _tracker() -> int | None:
+    """Where Python says which semaphores are gone: the collector may end those of an old loader at any time."""
+    module: Any = sys.modules.get("multiprocessing.resource_tracker")
+    return None if module is None else getattr(module._resource_tracker, "_fd", None)
 
 
 def _nothing(held: Refusals, real: Any) -> Any:

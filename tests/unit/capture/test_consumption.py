@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import cProfile
+import gc
 import io
 import multiprocessing
 import os
@@ -212,6 +213,16 @@ def clauses(action: Callable[[], object]) -> list[str]:
         action()
     assert sys.getprofile() is None
     return [r.what for r in held.refused]
+
+
+def test_the_semaphores_of_what_is_gone_may_end_meanwhile() -> None:
+    held = [multiprocessing.get_context("spawn").Lock()]
+
+    def collects() -> None:
+        held.clear()
+        gc.collect()
+
+    assert clauses(collects) == []
 
 
 def test_what_is_put_into_a_queue_after_a_refusal_is_refused_too() -> None:
