@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-from tests import forking
-
 pytestmark = pytest.mark.process
 
 WHYNAN = Path(sys.executable).with_name("whynan")
@@ -104,7 +102,7 @@ def run(folder: Path, text: str, *options: str) -> tuple[subprocess.CompletedPro
     """A script under whynan: the process that has ended, and the report."""
     (folder / "bug.py").write_text(text, encoding="utf-8")
     command = [str(WHYNAN), "run", "--json", "r.json", *options, "bug.py"]
-    done = forking.run(command, cwd=folder)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     return done, json.loads((folder / "r.json").read_text(encoding="utf-8"))
 
 
