@@ -65,11 +65,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """What hundreds of test modules have loaded is no program's: walks over all objects do not come to it."""
-    settle()
-
-
-def settle() -> None:
-    """Leave what is there out of all that goes through the objects of the process, the collector among it."""
     gc.collect()
     freeze()
 
@@ -91,14 +86,12 @@ sys.addaudithook(note_python)
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
     """A test of the short run that starts Python, in a fixture or by itself, fails.
 
-    One that proves fixes is warned of. What the tests of a file have left is no program's of the next file.
+    One that proves fixes is warned of.
     """
     yield
-    if nextitem is not None and nextitem.path != item.path:
-        settle()
     done = UNMARKED.copy()
     proofs = PROOFS.copy()
     UNMARKED.clear()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import subprocess
 import sys
 import textwrap
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import whynan
-from tests import forking
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -51,7 +51,7 @@ def both(body: str, folder: Path) -> list[tuple[str, list[tuple[str, int]]]]:
     text = f"import torch\n\n\ndef main():\n    torch.manual_seed(0)\n{textwrap.indent(body, ' ' * 4)}\n"
     path.write_text(f'{text}\n\nif __name__ == "__main__":\n    main()\n', "utf-8")
     command = [sys.executable, "-m", "whynan", "run", "--quiet", "--no-proof", "--json", "report.json", path.name]
-    forking.run(command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    subprocess.run(command, cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, check=False)
     spec = importlib.util.spec_from_file_location("program", path)
     assert spec is not None
     assert spec.loader is not None

@@ -13,8 +13,6 @@ from typing import Any
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from tests import forking
-
 pytestmark = pytest.mark.process
 
 WHYNAN = Path(sys.executable).with_name("whynan")
@@ -73,7 +71,9 @@ def run(folder: Path, *arguments: str, script: str | None = None) -> subprocess.
         **{name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ},
     }
     command = [sys.executable, str(WHYNAN), *arguments]
-    return forking.run(command, cwd=folder, env=environment, timeout=300)
+    return subprocess.run(
+        command, cwd=folder, env=environment, text=True, check=False, capture_output=True, timeout=300
+    )
 
 
 def report_of(folder: Path, script: str | None, *program: str) -> dict[str, Any]:

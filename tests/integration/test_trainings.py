@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests import forking
 from tests.made_anew import check
 from tests.quality.conftest import Tally, pytest_terminal_summary
 from whynan.report.json import parse_report
@@ -83,7 +83,7 @@ def harms(script: Path, found: Found) -> list[str]:
 
 def _watched(script: Path, folder: Path) -> Found:
     report = folder / "report.json"
-    done = forking.run(
+    done = subprocess.run(
         [sys.executable, str(WHYNAN), "run", "--mode", "watch", "--quiet", "--json", str(report), script.name],
         cwd=script.parent,
         env={
@@ -95,6 +95,10 @@ def _watched(script: Path, folder: Path) -> Found:
             "WHYNAN_RAISE_INTERNAL": "1",
             "HF_HUB_OFFLINE": "1",
         },
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
         timeout=300,
     )
     told = json.loads(report.read_text(encoding="utf-8")) if report.exists() else None

@@ -8,6 +8,7 @@ defects, and as a patch what its project made of it. The program so changed is t
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 import tomllib
 import zlib
@@ -15,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests import forking
 from whynan.fixes.diffs import apply_diff, read_diff
 
 FOLDER = Path(__file__).parent / "reports"
@@ -69,7 +69,7 @@ def report_of(program: str, folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True)
     (folder / "bug.py").write_text(program, "utf-8")
     command = [sys.executable, "-m", "whynan", "run", "--json", "report.json", "bug.py"]
-    done = forking.run(command, cwd=folder, timeout=LIMIT)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT)
     written = folder / "report.json"
     if not written.exists():
         raise AssertionError(f"exit {done.returncode}, no report: {done.stderr[-500:]}")

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from tests import forking
 from tests.unit.report.programs import REPORTS
 from whynan.report.json import parse_report, to_json
 from whynan.report.notes import sentence
@@ -98,7 +97,10 @@ def ran(home: Path, *command: str) -> subprocess.CompletedProcess[str]:
         **os.environ, "HOME": str(home), "USER": "geheim_user", "GEHEIM_TOKEN": VARIABLE, "OMP_NUM_THREADS": "1",
         "COLUMNS": "400",
     }  # fmt: skip
-    return forking.run([sys.executable, *command], cwd=home / "project", env=environment, timeout=300)
+    return subprocess.run(
+        [sys.executable, *command], cwd=home / "project", env=environment, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
 
 
 def outputs(home: Path, *, redact: bool) -> Outputs:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Final
 
-from tests import forking
 from tests.quality.verdicts import substituted
 from tests.quality.verdicts.several_sites import LOG_SOFTMAX, LOGITS, OF_SOFTMAX, Program
 from tests.quality.verdicts.substituted import Wrong
@@ -96,5 +96,5 @@ def run(program: Program, folder: Path, wrong: Wrong | None = None, titles: str 
     if wrong is not None:
         started = ["-c", _DRIVER, substituted.__file__, wrong.how, wrong.piece, wrong.instead, titles]
     environment = {**os.environ, "WHYNAN_RAISE_INTERNAL": "1"}
-    forking.run([sys.executable, *started], cwd=folder, env=environment)
+    subprocess.run([sys.executable, *started], cwd=folder, env=environment, capture_output=True, check=False)
     return parse_report((folder / "report.json").read_bytes())
