@@ -31,6 +31,9 @@ STARTING: Final = (
 )
 """How the names of variables begin that are read before a program begins: these are to be as they are here."""
 
+ENVIRONMENT: Final = {**os.environ, "OMP_NUM_THREADS": "1"}
+"""That of the Python which forks, whatever a test has set since."""
+
 
 def run(
     command: Sequence[str | Path],
@@ -53,7 +56,7 @@ def run(
     environment = dict(os.environ if env is None else env)
     arguments = told[1:] if told[0] == sys.executable else told
     is_python = Path(told[0]).parent == Path(sys.executable).parent and not _begins_with_option(arguments)
-    if not is_python or _starting(environment) != _starting(_environment()):
+    if not is_python or _starting(environment) != _starting(ENVIRONMENT):
         return subprocess.run(
             told, cwd=cwd, env=env, input=input, timeout=timeout, capture_output=True, text=True, check=False
         )
@@ -76,10 +79,6 @@ def _begins_with_option(arguments: Sequence[str]) -> bool:
     return not arguments or (arguments[0].startswith("-") and arguments[0] != "-m")
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
 def _starting(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(STARTING)}
 
@@ -97,7 +96,7 @@ class _Server:
             begun.write_bytes(importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
             self._process = subprocess.Popen(
                 [sys.executable, begun, str(theirs.fileno())],
-                env=_environment(), pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                env=ENVIRONMENT, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
             )  # fmt: skip
             theirs.close()
             self._channel = ours

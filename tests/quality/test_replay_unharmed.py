@@ -14,6 +14,7 @@ import pytest
 
 from tests.quality.test_watch_identity import _bare, _changed, _continuing, _run_bad
 from tests.quality.unharmed import OWN, Forced, standing
+from tests.selection import sampled
 from whynan.capture.torch.provenance import before_the_run
 from whynan.replay import (
     carried_state,
@@ -65,13 +66,10 @@ SPARED = frozenset(["carried_state.CarriedState.__init__", "replay._retry_once"]
 FUNCTIONS = _functions()
 for _name in SPARED:
     del FUNCTIONS[_name]
-SAMPLED = 20
 
 
 @pytest.mark.usefixtures("without_proofs")
-@pytest.mark.parametrize(
-    "key", [k if n % SAMPLED == 0 else pytest.param(k, marks=pytest.mark.full) for n, k in enumerate(sorted(FUNCTIONS))]
-)
+@pytest.mark.parametrize("key", sampled(sorted(FUNCTIONS), 20))
 def test_a_function_of_the_replay_that_fails_changes_nothing(
     key: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
