@@ -11,12 +11,14 @@ import functools
 import gc
 import random
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from tests.quality.unharmed import DOORS, Calls, Forced, Outcome, Place, bare, functions, harm, standing, traced
 from tests.quality.unharmed_programs import BY_NAME, PROGRAMS, Program
@@ -299,7 +301,12 @@ def test_what_the_garbage_collector_calls_is_no_call_of_a_door() -> None:
     def note(phase: str, info: dict[str, int]) -> None:
         collected.append(phase)
 
+    class Circle:
+        def __init__(self) -> None:
+            self.itself = self
+
     calls = Calls()
+    references = WeakIdKeyDictionary({Circle(): 0}), weakref.WeakSet([Circle()]), weakref.ref(Circle(), lambda _: None)
     gc.callbacks.append(note)
     try:
         with calls.watching():
@@ -307,4 +314,5 @@ def test_what_the_garbage_collector_calls_is_no_call_of_a_door() -> None:
     finally:
         gc.callbacks.remove(note)
     assert collected == ["start", "stop"]
+    assert not references[0]
     assert {place.calls for place in calls.seen} == {"collect", "is_grad_enabled"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _weakrefset
 import contextlib
 import gc
 import inspect
@@ -130,11 +129,14 @@ def _of_the_user(door: FrameType, callee: CodeType | str) -> bool:
     return callee in (getattr(original, "__code__", None), getattr(type(original).__call__, "__code__", None))
 
 
-def _is_of_the_collector(callee: CodeType) -> bool:
+def _is_of_the_collector(frame: FrameType) -> bool:
     """Whether Python's garbage collector calls it, at any place: what it raises there nobody meets."""
-    if callee.co_filename in (weakref.__file__, _weakrefset.__file__) and callee.co_name in ("_remove", "remove"):
+    code = frame.f_code
+    if any(getattr(callback, "__code__", None) is code for callback in gc.callbacks):
         return True
-    return any(getattr(callback, "__code__", None) is callee for callback in gc.callbacks)
+    # what a weak reference calls is given the reference, which is dead by then
+    given = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
+    return isinstance(given, weakref.ref) and given() is None
 
 
 @dataclass
@@ -162,8 +164,8 @@ class Calls:
             place, door = self._place(frame.f_code)
             if place is not None and not door:
                 self._met(place)
-            elif place is None and frame.f_back is not None and not _is_of_the_collector(frame.f_code):
-                self._from(frame.f_back, frame.f_code)
+            elif place is None and frame.f_back is not None:
+                self._from(frame.f_back, frame.f_code, frame)
         elif event == "c_call":
             if self._place(frame.f_code)[1] and _of_the_user(frame, argument.__name__):
                 self._inside[id(frame)] = frame
@@ -179,9 +181,11 @@ class Calls:
             known = self._known[id(code)] = code, place, place is not None and place.function in DOORS
         return known[1], known[2]
 
-    def _from(self, caller: FrameType, callee: CodeType | str) -> None:
+    def _from(self, caller: FrameType, callee: CodeType | str, called: FrameType | None = None) -> None:
         place, door = self._place(caller.f_code)
-        if door and place is not None and id(caller) not in self._inside and not _of_the_user(caller, callee):
+        if not door or place is None or (called is not None and _is_of_the_collector(called)):
+            return
+        if id(caller) not in self._inside and not _of_the_user(caller, callee):
             self._met(place._replace(calls=callee if isinstance(callee, str) else callee.co_qualname))
 
     def _met(self, place: Place) -> None:

@@ -57,8 +57,9 @@ def test_an_exception_ends_it_with_its_own_frames(tmp_path: Path) -> None:
 
 
 def test_one_that_does_not_end_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text("while True: pass\n", encoding="utf-8")
     with pytest.raises(TimeoutError):
-        forking.run([sys.executable, "-m", "asyncio"], cwd=tmp_path, timeout=0.5, input="while True: pass\n")
+        forking.run([sys.executable, "program.py"], cwd=tmp_path, env=forking.ENVIRONMENT, timeout=0.5)
     assert forking.run([sys.executable, "-m", "this"], cwd=tmp_path).returncode == 0
 
 

@@ -37,6 +37,8 @@ STDLIB = Path(os.__file__).parent
         ("/home/me/site-packages-mirror/train.py", Owner.USER),
         ("/home/me/torch/train.py", Owner.USER),
         ("/home/me/whynan/train.py", Owner.USER),
+        ("a\ud800b", Owner.USER),
+        ("a\0b", Owner.USER),
         (f"{os.path.dirname(whynan.__file__)}-examples/train.py", Owner.USER),
         (pytest.__file__, Owner.LIBRARY),
         (f"{SITE_PACKAGES}/_pytest/python.py", Owner.LIBRARY),
