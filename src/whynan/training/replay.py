@@ -46,7 +46,7 @@ from whynan.source.text import shortened
 from whynan.training.listeners import InGraph, TakenByHand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from torch import Tensor
@@ -151,6 +151,7 @@ def replay(
     roots = [fault.optimizer, *way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals)), *modules]
     contents = ObjectSnapshot(roots)
     begun_before = {id(iterator) for iterator in contents.iterators}
+    parameters = [*parameters, *_with_bad_gradients(contents.tensors, parameters)]
     gradients = Gradients.snapshot(parameters)
     hooks = StepHooks(guard.fail)
     losses, guard.here.losses = guard.here.losses, Losses()
@@ -441,6 +442,14 @@ def _without_entropy(refuse: Callable[[str], object]) -> Generator[None]:
     finally:
         for place, name, known in held:
             setattr(place, name, known)
+
+
+def _with_bad_gradients(tensors: Iterable[Tensor], known: Collection[Tensor]) -> list[Tensor]:
+    """The leaves, but for the known ones, whose gradient is bad: as far as is known, the step has left it so."""
+    apart = {id(tensor) for tensor in known}
+    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction(), torch.no_grad():
+        leaves = (t for t in tensors if t.is_leaf and t.requires_grad and id(t) not in apart)
+        return [t for t in leaves if t.grad is not None and not is_finite(t.grad)]
 
 
 def _holds_nan(tensors: Iterable[Tensor]) -> bool:

@@ -769,6 +769,21 @@ def fit_by_hand(batches: Iterator[Tensor], model: nn.Module, optimizer: Any) -> 
         optimizer.step()
 
 
+def test_a_gradient_that_nothing_clears_is_not_what_the_step_has_left_there() -> None:
+    model, optimizer, rows = training()
+    judge = nn.Linear(1, 1)
+    whole = nn.Sequential(model, judge)
+    with watch(optimizer,) as w:
+        for x in rows:
+            optimizer.zero_grad()
+            loss_of(whole, x).backward()
+            optimizer.step()
+    explained(w.report)
+    assert (w.report.absorbed_count, w.report.damaging) == (0, ())
+    left = [parameter.grad for parameter in judge.parameters()]
+    assert all(grad is not None and bool(grad.isnan().all()) for grad in left)
+
+
 def test_what_a_step_made_ahead_of_where_its_replay_begins_is_not_taken_for_data() -> None:
     model, optimizer, rows = training(bad=None)
     rows[BAD - 1][:, 1] = 2.0
