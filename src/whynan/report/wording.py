@@ -436,15 +436,28 @@ def repeats(finding: Finding) -> str:
 
 
 def also_text(finding: Finding) -> str:
-    """Where else the same was born: ``the same in line 15 (twice) and in its backward``; nothing where nowhere."""
-    places: dict[str, list[Member]] = {}
+    """Where else the same was born: ``the same in line 15 (twice) and in its backward``; nothing where nowhere.
+
+    What another rule explains is said to have the cause: ``from the same cause: WN102 in line 48``.
+    """
+    same: dict[str, int] = {}
+    others: dict[str, int] = {}
     for member in finding.also:
-        places.setdefault(_member_place(member, finding), []).append(member)
-    told = [f"{place}{_member_words(some, finding)}" for place, some in places.items()]
+        place = _member_place(member, finding)
+        if member.rule == finding.rule:
+            same[place] = same.get(place, 0) + 1
+        else:
+            place = f"{member.rule} {place}"
+            others[place] = others.get(place, 0) + 1
+    parts = [("the same", same), ("from the same cause:", others)]
+    return "; ".join(f"{start} {_places_text(places)}" for start, places in parts if places)
+
+
+def _places_text(places: dict[str, int]) -> str:
+    told = [f"{place}{'' if n == 1 else ' (twice)' if n == 2 else f' ({n:,} times)'}" for place, n in places.items()]
     if len(told) > _MEMBERS_SHOWN:
         told = [*told[: _MEMBERS_SHOWN - 1], count_text(len(told) - _MEMBERS_SHOWN + 1, "more place")]
-    joined = " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
-    return f"the same {joined}" if told else ""
+    return " and ".join([", ".join(told[:-1]), told[-1]] if len(told) > 1 else told)
 
 
 def _member_place(member: Member, finding: Finding) -> str:
@@ -459,12 +472,6 @@ def _member_place(member: Member, finding: Finding) -> str:
     if here is not None and (site.file, site.line) == (here.file, here.line):
         line = "this line" if site.code is None else site.code
     return f"in the backward of {line}" if is_back else f"in {line}"
-
-
-def _member_words(some: Sequence[Member], finding: Finding) -> str:
-    rules = [rule for rule in dict.fromkeys(member.rule for member in some) if rule != finding.rule]
-    times = [] if len(some) == 1 else ["twice" if len(some) == 2 else f"{len(some):,} times"]
-    return f" ({', '.join([*rules, *times])})" if rules or times else ""
 
 
 def reach_lines(finding: Finding, *, raised: bool) -> list[str]:
