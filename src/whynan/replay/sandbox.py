@@ -380,3 +380,32 @@ def _nothing(held: Refusals, real: Any) -> Any:
         return None if get_ident() == held.thread else real(*args, **kwargs)
 
     return nothing
+
+
+# -- What runs the program: an event loop, which a program that is begun again makes another one of --------------------
+
+
+@contextmanager
+def outside_event_loop() -> Generator[None]:
+    """As where no event loop runs in this thread, and none is set; both are again afterwards."""
+    events: Any = sys.modules.get("asyncio.events")
+    tasks: Any = sys.modules.get("asyncio.tasks")
+    if events is None or tasks is None:
+        yield
+        return
+    loop = events._get_running_loop()
+    # from Python 3.14 on a thread has one task at a time, whatever its loop
+    swap = getattr(tasks, "_swap_current_task", None)
+    task = None if loop is None or swap is None else swap(loop, None)
+    policy = vars(events).get("_event_loop_policy")
+    names: dict[str, Any] = getattr(getattr(policy, "_local", None), "__dict__", {})
+    before = dict(names)
+    events._set_running_loop(None)
+    try:
+        yield
+    finally:
+        names.clear()
+        names.update(before)
+        events._set_running_loop(loop)
+        if loop is not None and swap is not None:
+            swap(loop, task)

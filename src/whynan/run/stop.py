@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import logging
 import os
 import signal
+import sys
 import threading
 from _thread import start_new_thread
 from collections.abc import Callable
@@ -29,7 +32,15 @@ def stop_exception() -> SystemExit:
             import ctypes
 
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(main.ident), ctypes.py_object(SystemExit))
-    return SystemExit(1)
+    stop = SystemExit(1)
+    if (tasks := sys.modules.get("asyncio.log")) is not None:
+        # a task that it ends beside the main one is logged, with its traceback, as one that has failed
+        tasks.logger.addFilter(functools.partial(_is_of_another, id(stop)))
+    return stop
+
+
+def _is_of_another(stop: int, record: logging.LogRecord) -> bool:
+    return record.exc_info is None or id(record.exc_info[1]) != stop
 
 
 def user_frame(frame: FrameType | None) -> FrameType | None:

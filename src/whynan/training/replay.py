@@ -38,7 +38,7 @@ from whynan.replay.checkpoint import stack
 from whynan.replay.mutable_state import Gradients, ObjectSnapshot
 from whynan.replay.open_files import own_modules, unpatched_modules
 from whynan.replay.plan import TooLong, UnseenTurn
-from whynan.replay.sandbox import OutsideAccess, block_side_effects
+from whynan.replay.sandbox import OutsideAccess, block_side_effects, outside_event_loop
 from whynan.replay.snapshot import ScalerState, restore, rng, same_bits
 from whynan.replay.time_limit import TimeLimit, obstacle
 from whynan.replay.undo_log import TooMuch, UndoLog
@@ -296,6 +296,7 @@ def replay(
             refused = held.refused
             if way.is_whole and reads:
                 entered.enter_context(_without_entropy(held.refuse))
+            entered.enter_context(outside_event_loop())
             if way.is_whole:
                 entered.enter_context(unpatched_modules())
                 entered.callback(_finalize, left, set(_finalizers()))

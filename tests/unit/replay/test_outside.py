@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import csv
@@ -453,3 +454,31 @@ def test_work_of_our_own_is_not_looked_at_and_what_follows_is() -> None:
         assert sys.getprofile() is profile
     assert len(held.refused) == 1
     assert sandbox.pause() is None
+
+
+def test_another_event_loop_may_run_and_the_programs_own_is_as_it_was() -> None:
+    async def inner() -> tuple[object, object]:
+        return asyncio.get_running_loop(), asyncio.current_task()
+
+    async def outer() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        with pytest.raises(ValueError, match="it failed"), sandbox.outside_event_loop():
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                asyncio.get_running_loop()
+            other, inside = asyncio.run(inner())
+            assert other is not loop
+            assert inside is not task
+            asyncio.set_event_loop(None)
+            raise ValueError("it failed")
+        assert asyncio.get_running_loop() is asyncio.get_event_loop_policy().get_event_loop() is loop
+        assert asyncio.current_task() is task
+        await asyncio.sleep(0)
+
+    asyncio.run(outer())
+
+
+def test_where_no_event_loop_runs_none_does_afterwards() -> None:
+    with sandbox.outside_event_loop():
+        asyncio.run(asyncio.sleep(0))
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        asyncio.get_running_loop()

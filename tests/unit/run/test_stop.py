@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import io
 import os
 import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -210,3 +212,28 @@ def test_a_report_after_sigterm_is_not_broken_by_another_handler() -> None:
         ending.after_fork()
         signal.signal(signal.SIGCHLD, before)
     assert told == ["begun", "ended"]
+
+
+@pytest.fixture
+def _same_filters() -> Iterator[None]:
+    before = asyncio.log.logger.filters[:]
+    yield
+    asyncio.log.logger.filters[:] = before
+
+
+@pytest.mark.usefixtures("_same_filters")
+@pytest.mark.parametrize("error", [stop_exception, lambda: SystemExit(1)], ids=["whynan's end", "its own end"])
+def test_a_task_that_is_ended_beside_the_main_one_is_no_failure_of_the_programs(
+    error: Callable[[], SystemExit], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail() -> None:
+        raise error()
+
+    async def main() -> None:
+        await asyncio.gather(asyncio.sleep(60), fail())
+
+    with pytest.raises(SystemExit):
+        asyncio.run(main())
+    gc.collect()
+    logged = [record.getMessage() for record in caplog.records if "never retrieved" in record.getMessage()]
+    assert bool(logged) is (error is not stop_exception)
