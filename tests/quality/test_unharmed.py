@@ -53,7 +53,7 @@ PROTOCOLS = frozenset(
 UNREACHED = frozenset(
     [
         *("Capture.abandon", "Capture._failed", "TraceContext.fail"),
-        "TraceMode._should_skip_dynamo",
+        "BesideCompiled._should_skip_dynamo",
         # only declared
         *(
             "EventSource.writers_read",

@@ -15,9 +15,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor, UntypedStorage
 from torch._C._dynamo.eval_frame import set_eval_frame as _set_eval_frame
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from whynan.capture.torch.dispatch_mode import _PASSING, _no_dispatch
+from whynan.capture.torch.dispatch_mode import _PASSING, BesideCompiled, _no_dispatch
 from whynan.ops.table import TORCH
 
 _set_versions: Any = getattr(torch._C, "_autograd")._unsafe_set_version_counter  # noqa: B009
@@ -74,7 +73,7 @@ def _read_effect(func: Any) -> _Effect:
     return _Effect(tuple(written), torch.Tag.inplace_view in func.tags, makes)
 
 
-class UndoLog(TorchDispatchMode):
+class UndoLog(BesideCompiled):
     """Makes what the operators of this thread write while it is entered be as it was, once it is left.
 
     A tensor's ``_version`` is put back too, so that a graph from before can still be differentiated; where that
@@ -86,14 +85,6 @@ class UndoLog(TorchDispatchMode):
     """
 
     supports_higher_order_operators = True
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # otherwise importing torch._dynamo and a wrapper at every call; pytorch#164143
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # a compiled region stays compiled; pytorch#164143
 
     def __init__(self, *, limit: int = LIMIT, error: Callable[[], BaseException] = TooMuch) -> None:
         super().__init__()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from whynan.capture.ranks import CollectiveRefused
+from whynan.capture.torch.dispatch_mode import BesideCompiled
 from whynan.capture.torch.interposition.collective_calls import active_log, tensors_of
 
 if TYPE_CHECKING:
@@ -34,16 +34,8 @@ _SHARES: Final = ("allreduce_", "broadcast_")
 """What torch itself calls, for DistributedDataParallel: each rank goes on with its own part."""
 
 
-class ReplayedCollectives(TorchDispatchMode):
+class ReplayedCollectives(BesideCompiled):
     """Answers c10d's operators in the place of the other ranks; `keep` is told of each tensor before it is written."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # otherwise importing torch._dynamo and a wrapper at every call; pytorch#164143
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True  # a compiled region stays compiled; pytorch#164143
 
     def __init__(self, log: CallLog, keep: Callable[[Tensor], None]) -> None:
         super().__init__()
@@ -234,16 +226,8 @@ def active_ensemble() -> Ensemble | None:
     return _together
 
 
-class _JoinedCollectives(TorchDispatchMode):
+class _JoinedCollectives(BesideCompiled):
     """Sends the operators of c10d through an ensemble; `keep` is told of each tensor before it is written."""
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False  # as above
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        return True
 
     def __init__(self, made: Ensemble, keep: Callable[[Tensor], None]) -> None:
         super().__init__()

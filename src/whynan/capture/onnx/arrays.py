@@ -229,14 +229,8 @@ def _newest() -> int:
     return min(onnx.defs.onnx_opset_version(), 23)
 
 
-def open_domain_session(graph: onnx.GraphProto, domain: str) -> Any:
-    """A session for a graph of whynan's own, whose operators are of a domain besides ONNX's."""
-    return _session(graph, more=(helper.make_opsetid(domain, 1),))
-
-
-def _session(graph: onnx.GraphProto, opset: int = _OPSET, more: tuple[onnx.OperatorSetIdProto, ...] = ()) -> Any:
-    imports = [helper.make_opsetid("", opset), *more]
-    model = helper.make_model(graph, opset_imports=imports, ir_version=_ir_of(opset))
+def _session(graph: onnx.GraphProto, opset: int = _OPSET) -> Any:
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=_ir_of(opset))
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     options.log_severity_level = 4

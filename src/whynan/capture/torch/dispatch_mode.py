@@ -130,10 +130,8 @@ with torch.inference_mode():
     _BARE = torch._C._dispatch_tls_local_include_set(), torch._C._dispatch_tls_local_exclude_set()
 
 
-class TraceMode(TorchDispatchMode):
-    """Shows every dispatcher call of the threads that entered it to a tracer."""
-
-    supports_higher_order_operators = True
+class BesideCompiled(TorchDispatchMode):
+    """A mode under which what is compiled stays so."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -142,8 +140,13 @@ class TraceMode(TorchDispatchMode):
 
     @classmethod
     def ignore_compile_internals(cls) -> bool:
-        # a compiled region stays compiled; pytorch#164143
         return True
+
+
+class TraceMode(BesideCompiled):
+    """Shows every dispatcher call of the threads that entered it to a tracer."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, tracer: Tracer) -> None:
         super().__init__()
