@@ -165,7 +165,7 @@ class Calls:
             if place is not None and not door:
                 self._met(place)
             elif place is None and frame.f_back is not None:
-                self._from(frame.f_back, frame.f_code, frame)
+                self._from(frame.f_back, frame)
         elif event == "c_call":
             if self._place(frame.f_code)[1] and _of_the_user(frame, argument.__name__):
                 self._inside[id(frame)] = frame
@@ -181,10 +181,11 @@ class Calls:
             known = self._known[id(code)] = code, place, place is not None and place.function in DOORS
         return known[1], known[2]
 
-    def _from(self, caller: FrameType, callee: CodeType | str, called: FrameType | None = None) -> None:
+    def _from(self, caller: FrameType, called: FrameType | str) -> None:
         place, door = self._place(caller.f_code)
-        if not door or place is None or (called is not None and _is_of_the_collector(called)):
+        if not door or place is None or (isinstance(called, FrameType) and _is_of_the_collector(called)):
             return
+        callee = called.f_code if isinstance(called, FrameType) else called
         if id(caller) not in self._inside and not _of_the_user(caller, callee):
             self._met(place._replace(calls=callee if isinstance(callee, str) else callee.co_qualname))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from whynan.source.ownership import without_links
 from whynan.traces.json import escape_surrogates
 
 
@@ -12,16 +13,8 @@ def distinct(paths: Sequence[str]) -> list[str]:
     """The paths without those that lead to the same place as one before them."""
     places: dict[str, str] = {}
     for path in paths:
-        places.setdefault(_place(path), path)
+        places.setdefault(without_links(path), path)
     return list(places.values())
-
-
-def _place(path: str) -> str:
-    try:
-        return os.path.realpath(path)
-    except ValueError:
-        # no path at all: who opens it will say so
-        return path
 
 
 def short_names(paths: Sequence[str]) -> list[str]:

@@ -387,7 +387,7 @@ def _nothing(held: Refusals, real: Any) -> Any:
 
 @contextmanager
 def outside_event_loop() -> Generator[None]:
-    """As where no event loop runs in this thread, and none is set; both are again afterwards."""
+    """As where no event loop runs in this thread; which one runs, in which task, and is set, is put back."""
     events: Any = sys.modules.get("asyncio.events")
     tasks: Any = sys.modules.get("asyncio.tasks")
     if events is None or tasks is None:

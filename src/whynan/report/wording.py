@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -440,20 +441,13 @@ def also_text(finding: Finding) -> str:
 
     What another rule explains is said to have the cause: ``from the same cause: WN102 in line 48``.
     """
-    same: dict[str, int] = {}
-    others: dict[str, int] = {}
-    for member in finding.also:
-        place = _member_place(member, finding)
-        if member.rule == finding.rule:
-            same[place] = same.get(place, 0) + 1
-        else:
-            place = f"{member.rule} {place}"
-            others[place] = others.get(place, 0) + 1
+    same = Counter(_member_place(m, finding) for m in finding.also if m.rule == finding.rule)
+    others = Counter(f"{m.rule} {_member_place(m, finding)}" for m in finding.also if m.rule != finding.rule)
     parts = [("the same", same), ("from the same cause:", others)]
     return "; ".join(f"{start} {_places_text(places)}" for start, places in parts if places)
 
 
-def _places_text(places: dict[str, int]) -> str:
+def _places_text(places: Counter[str]) -> str:
     told = [f"{place}{'' if n == 1 else ' (twice)' if n == 2 else f' ({n:,} times)'}" for place, n in places.items()]
     if len(told) > _MEMBERS_SHOWN:
         told = [*told[: _MEMBERS_SHOWN - 1], count_text(len(told) - _MEMBERS_SHOWN + 1, "more place")]

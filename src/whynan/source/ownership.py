@@ -101,15 +101,16 @@ def _owner_of_path(filename: str) -> Owner:
         return Owner.TORCH  # what torch.compile wrote
     if any(_ZIPPED_STDLIB.fullmatch(part) for part in parts):
         return Owner.STDLIB
-    if not path.endswith(".py") and any(p.startswith(_scripts()) for p in (path, _without_links(path))):
+    if not path.endswith(".py") and any(p.startswith(_scripts()) for p in (path, without_links(path))):
         return Owner.LIBRARY  # `pytest`, `torchrun`, as pip writes them, also through a link
     return _owner_in_target(path)
 
 
-def _without_links(path: str) -> str:
+def without_links(path: str) -> str:
+    """Where a path leads to; the path itself where it is a name that no file can have."""
     try:
         return os.path.realpath(path)
-    except (OSError, ValueError):  # a name of code that no file can have
+    except (OSError, ValueError):
         return path
 
 

@@ -18,6 +18,7 @@ from torch import Tensor
 from whynan.capture.ranks import CollectiveRefused
 from whynan.capture.torch.dispatch_mode import BesideCompiled
 from whynan.capture.torch.interposition.collective_calls import active_log, tensors_of
+from whynan.training.experiments import dispatches
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 _FUNCTIONAL: Final = ("_c10d_functional", "_c10d_functional_autograd")
 _BARRIERS: Final = ("barrier", "monitored_barrier_")
-_no_dispatch: Final = torch._C._disabled_torch_dispatch_impl
-_PASSING: Final = ("FakeTensor", "FunctionalTensor", "ProxyTensor")
-"""These cannot be unwrapped by refusing: their operation is run as it is."""
 _SHARES: Final = ("allreduce_", "broadcast_")
 """What torch itself calls, for DistributedDataParallel: each rank goes on with its own part."""
 
@@ -118,10 +116,7 @@ class ReplayedCollectives(BesideCompiled):
 
 def _is_wrapped(kinds: Any) -> bool:
     """Whether an operation is on tensors such as ``DTensor``: their own operators, collectives too, come next."""
-    return any(
-        kind is not torch.Tensor and kind.__torch_dispatch__ is not _no_dispatch and kind.__name__ not in _PASSING
-        for kind in kinds
-    )
+    return any(map(dispatches, kinds))
 
 
 # -- A replay that all ranks make together -----------------------------------------------------------------------------

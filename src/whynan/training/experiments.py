@@ -36,7 +36,7 @@ class InFloat64(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if any(_dispatches(kind) for kind in types):
+        if any(dispatches(kind) for kind in types):
             return NotImplemented
         return _run_wide(func, args, kwargs or {})
 
@@ -64,7 +64,7 @@ def _run_wide(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     return func(*args, **kwargs)
 
 
-def _dispatches(kind: Any) -> bool:
+def dispatches(kind: Any) -> bool:
     """Whether a kind of tensor has a dispatch of its own, which is to come first."""
     return kind.__torch_dispatch__ is not _no_dispatch and kind is not Tensor and kind.__name__ not in _PASSING
 

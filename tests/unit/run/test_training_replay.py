@@ -773,9 +773,7 @@ def test_a_gradient_that_nothing_clears_is_not_what_the_step_has_left_there() ->
     model, optimizer, rows = training()
     judge = nn.Linear(1, 1)
     whole = nn.Sequential(model, judge)
-    with watch(
-        optimizer,
-    ) as w:
+    with watch(optimizer) as w:
         for x in rows:
             optimizer.zero_grad()
             loss_of(whole, x).backward()
