@@ -44,7 +44,7 @@ def load_again(fetch: Fetch) -> Any:
     known, held = rng(), ObjectSnapshot(fetch.roots)
     with _unwritten([value for value in held.reached() if isinstance(value, np.ndarray) and _is_left(value)]):
         try:
-            return fetch.fetch()
+            return known.context.run(fetch.fetch)
         finally:
             held.restore()
             restore(known)

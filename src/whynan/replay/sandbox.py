@@ -387,7 +387,7 @@ def _nothing(held: Refusals, real: Any) -> Any:
 
 @contextmanager
 def outside_event_loop() -> Generator[None]:
-    """As where no event loop runs in this thread; which one runs, in which task, and is set, is put back."""
+    """As where no event loop runs in this thread, and none is set; what runs, in which task, and is set, is put back."""
     events: Any = sys.modules.get("asyncio.events")
     tasks: Any = sys.modules.get("asyncio.tasks")
     if events is None or tasks is None:
@@ -400,10 +400,16 @@ def outside_event_loop() -> Generator[None]:
     policy = vars(events).get("_event_loop_policy")
     names: dict[str, Any] = getattr(getattr(policy, "_local", None), "__dict__", {})
     before = dict(names)
+    names.clear()
     events._set_running_loop(None)
     try:
         yield
     finally:
+        made = getattr(getattr(vars(events).get("_event_loop_policy"), "_local", None), "_loop", None)
+        for unfinished in set() if made is None or made in {loop, before.get("_loop")} else tasks.all_tasks(made):
+            # what it was still to do is not logged as lost
+            unfinished._log_destroy_pending = False
+        events._event_loop_policy = policy
         names.clear()
         names.update(before)
         events._set_running_loop(loop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import copy
 import ctypes
 import decimal
@@ -127,7 +128,7 @@ _MT19937_BYTES: Final = 2500
 
 @dataclass(frozen=True, slots=True)
 class Rng:
-    """The random number generators and torch's switches, at one moment."""
+    """The random number generators, torch's switches and the context variables, at one moment."""
 
     torch: Tensor
     cuda: tuple[Tensor, ...] | None
@@ -136,10 +137,12 @@ class Rng:
     switches: tuple[Any, ...]
     inference: bool
     """Whether it was in inference mode; `restore` cannot go there or away."""
+    context: contextvars.Context
+    """What context variables hold; `restore` leaves them: what runs again is run in a copy."""
 
 
 def rng() -> Rng:
-    """The state of every generator that a program uses without naming it, and of the switches."""
+    """The state of every generator that a program uses without naming it, of the switches and context variables."""
     return Rng(
         torch=torch.default_generator.get_state(),
         cuda=tuple(g.get_state() for g in torch.cuda.default_generators) if torch.cuda.is_initialized() else None,
@@ -147,6 +150,7 @@ def rng() -> Rng:
         numpy=_numpy(),
         switches=tuple(read() for read, _ in _SWITCHES),
         inference=torch.is_inference_mode_enabled(),
+        context=contextvars.copy_context(),
     )
 
 

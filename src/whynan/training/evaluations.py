@@ -158,7 +158,7 @@ def _run(call: Callable[[], Any], region: Callable[[], AbstractContextManager[ob
             entered.enter_context(region())
             entered.callback(limit.disarm)
             try:
-                out = call()
+                out = begun.context.copy().run(call)
             except TooMuch:
                 why = "it writes more memory than can be kept meanwhile"
             except OutsideAccess as refused:

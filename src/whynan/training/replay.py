@@ -148,7 +148,8 @@ def replay(
     begun = rng()
     frames = [*(fault.raised.frames if fault.raised else ()), *stack(libraries=True)]
     modules = own_modules()
-    roots = [fault.optimizer, *way.roots(), *(names for f in frames for names in (f.f_locals, f.f_globals)), *modules]
+    seen = [*(names for f in frames for names in (f.f_locals, f.f_globals)), *modules, *way.rng.context.values()]
+    roots = [fault.optimizer, *way.roots(), *seen]
     contents = ObjectSnapshot(roots)
     begun_before = {id(iterator) for iterator in contents.iterators}
     parameters = [*parameters, *_with_bad_gradients(contents.tensors, parameters)]
@@ -276,7 +277,9 @@ def replay(
         # a `with` around the mark is entered again, and leaves behind what was before it; one that an exception has
         # left is not, where a loop is in it
         switches = way.rng.switches if fault.raised or way.differentiates_as_then else begun.switches
-        restore(dataclasses.replace(way.rng, switches=switches, inference=begun.inference))
+        # what NumPy does about an overflow, and how decimals are rounded, are of the context
+        context = way.rng.context.copy()
+        context.run(restore, dataclasses.replace(way.rng, switches=switches, inference=begun.inference))
         if guard.here.depth:
             torch._C._set_grad_enabled(guard.here.differentiates)
         if way.scaler is not None:
@@ -339,7 +342,7 @@ def replay(
             # before anything is put back
             entered.callback(limit.disarm)
             try:
-                left.append(run())
+                left.append(context.run(run))
                 note_mended()
                 if way.is_whole and not reached and not refused:
                     reached.append(StepEvidence((), (), bad_loss=False))

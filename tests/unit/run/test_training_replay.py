@@ -784,6 +784,23 @@ def test_a_gradient_that_nothing_clears_is_not_what_the_step_has_left_there() ->
     assert all(grad is not None and bool(grad.isnan().all()) for grad in left)
 
 
+def test_a_gradient_of_another_net_that_an_earlier_step_has_left_bad_is_the_cause() -> None:
+    model, optimizer, rows = training(bad=None)
+    judge = nn.Linear(1, 1)
+    with watch(optimizer) as w:
+        for k, x in enumerate(rows):
+            optimizer.zero_grad()
+            steepness = 0.0 if judge.weight.grad is None else judge.weight.grad.abs().mean()
+            (model(x).square().mean() * (1 + steepness)).backward()
+            optimizer.step()
+            if k == 1:
+                (judge(x[:, :1]) * 0).sum().sqrt().backward()
+    (finding,) = w.report.findings
+    assert finding.site is not None
+    assert (finding.phase, finding.rule) == ("backward", "WN301")
+    assert finding.site.code == "(judge(x[:, :1]) * 0).sum().sqrt()"
+
+
 def test_what_a_step_made_ahead_of_where_its_replay_begins_is_not_taken_for_data() -> None:
     model, optimizer, rows = training(bad=None)
     rows[BAD - 1][:, 1] = 2.0
