@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ NEGATIONS: Final = ("bitwise_not", "logical_not", "not")
 _CLOSE: Final = 1e-6
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NormalForm:
     """What is computed, however it is written: a leaf by its name; a sum with the factor of each part and a constant; a
     product with the exponent of each; a function by its name with its arguments, each with 1.
@@ -34,6 +35,19 @@ class NormalForm:
     name: str = ""
     parts: tuple[tuple[NormalForm, float], ...] = ()
     constant: float = 0.0
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.kind, self.name, self.parts, self.constant))
+
+    @cached_property
+    def calls(self) -> frozenset[str]:
+        """The functions in it, by name."""
+        own = (self.name,) if self.kind == "call" else ()
+        return frozenset(own).union(*(part.calls for part, _ in self.parts))
 
     @property
     def size(self) -> int:
@@ -55,6 +69,10 @@ class NormalForm:
         return self.kind == "call" and self.name in names
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         inside = ", ".join(f"{number:g} {part}" if number != 1 else str(part) for part, number in self.parts)
         if self.kind == "sum":
             return f"({inside} + {self.constant:g})" if self.parts else f"{self.constant:g}"
@@ -394,3 +412,5 @@ _FORMS: Final = {
     "sum": _sum_call,
     "deviations": _deviations,
 }
+REFORMED: Final = _FORMS.keys() | {"sigmoid", "max"}
+"""The functions that may have another name by what they are of, or stand beside."""

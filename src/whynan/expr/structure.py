@@ -18,6 +18,7 @@ from typing import Final
 
 from whynan.expr.normal import (
     NEGATIONS,
+    REFORMED,
     NormalForm,
     add,
     call,
@@ -52,7 +53,8 @@ Condition = Callable[[Bindings], bool]
 
 def matches(structure: str, term: NormalForm, **known: NormalForm) -> Iterator[Bindings]:
     """Every way in which a term has a structure, of which some names may be known."""
-    return _match(_read(structure), term, Bindings(known))
+    wanted = _read(structure)
+    return _match(wanted, term, Bindings(known)) if _needed(wanted, frozenset(known)) <= term.calls else iter(())
 
 
 def fits(structure: str, *terms: NormalForm, where: Condition = lambda _: True, **known: NormalForm) -> bool:
@@ -121,9 +123,45 @@ def _is_open(term: NormalForm) -> bool:
     return _is_name(term) or term.is_call("|", "each") or any(map(_is_open, term.arguments))
 
 
+@lru_cache(maxsize=4096)
+def _names(term: NormalForm) -> frozenset[str]:
+    """The names in it."""
+    own = (term.name[1:],) if _is_name(term) else ()
+    return frozenset(own).union(*map(_names, term.arguments))
+
+
+@lru_cache(maxsize=4096)
+def _needed(structure: NormalForm, known: frozenset[str]) -> frozenset[str]:
+    """Functions that every term of a structure has.
+
+    Where a name stands in two places, or is known, what it stands for may bring the function around it into another
+    form: ``log(sum(x))`` of an exponential is ``logsumexp``.
+    """
+    names = list(_every_name(structure))
+    calls = frozenset(_calls(structure))
+    return calls if len({*names, *known}) == len(names) + len(known) else calls - REFORMED
+
+
+def _every_name(structure: NormalForm) -> Iterator[str]:
+    if _is_name(structure) and structure != _OTHERS:
+        yield structure.name[1:]
+    for part in structure.arguments:
+        yield from _every_name(part)
+
+
+def _calls(structure: NormalForm) -> Iterator[str]:
+    if structure.is_call("|", "each"):
+        return
+    if structure.kind == "call" and structure.name != "**":
+        yield structure.name
+    for part in structure.arguments:
+        yield from _calls(part)
+
+
 def _fill(structure: NormalForm, found: Bindings) -> NormalForm:
     """A structure with what is known in place of the names."""
-    if not _is_open(structure):
+    names = _names(structure)
+    if names.isdisjoint(found.terms) and names.isdisjoint(found.numbers):
         return structure
     if structure.kind == "leaf":
         name = structure.name[1:]

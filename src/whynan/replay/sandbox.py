@@ -14,6 +14,7 @@ import warnings
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from threading import get_ident
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from whynan.replay.open_files import (
@@ -302,14 +303,18 @@ def block_side_effects(roots: Iterable[Any] = ()) -> Generator[Refusals]:
 
 def _profile(held: Refusals, lost: list[Any]) -> Profile:
     """Refuses the calls that no audit event tells of; `lost`: files in which one cannot go back."""
-    calls = dict(refused_calls())
+    refused = dict(refused_calls())
+    # a code object is not hashed: that takes longer than most calls
+    codes = {id(call): what for call, what in refused.items() if type(call) is CodeType}
 
     def profile(frame: FrameType, event: str, function: Any) -> None:
         try:
             if event == "call":
-                what = calls.get(frame.f_code)
+                what = codes.get(id(frame.f_code))
+            elif event == "c_call":
+                what = refused.get(function) or _consumes(function, lost)
             else:
-                what = calls.get(function) or _consumes(function, lost) if event == "c_call" else None
+                return
         except Exception:
             # not raised: it may be whynan's own code that makes the call
             what = None
