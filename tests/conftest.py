@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import sys
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import _pytest
@@ -27,7 +28,7 @@ from tests.selection import (
     run_of,
     starts_python,
 )
-from whynan.replay import open_files
+from whynan.replay import live_objects
 from whynan.source import ownership
 from whynan.source.ownership import Owner
 
@@ -138,7 +139,7 @@ def without_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     def owner_of(file: str) -> Owner:
         return Owner.LIBRARY if file.startswith(ROOT) else ownership.owner_of(file)
 
-    monkeypatch.setattr(open_files, "owner_of", owner_of)
+    monkeypatch.setattr(live_objects, "owner_of", owner_of)
 
     def owner_of_runner(file: str) -> Owner:
         return Owner.STDLIB if file.startswith(RUNNERS) else ownership.owner_of(file)
@@ -151,6 +152,9 @@ def without_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc, "freeze", lambda: by_it.append(freeze()))
     monkeypatch.setattr(gc, "unfreeze", by_it.clear)
     monkeypatch.setattr(gc, "get_freeze_count", lambda: len(by_it))
+    if proving := sys.modules.get("whynan.run.proof.proving"):
+        # there is little to list, and what a test has frozen stays so
+        monkeypatch.setattr(proving, "listed_once", nullcontext)
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ from whynan.capture.torch.provenance import before_the_run
 from whynan.replay import (
     carried_state,
     class_lookup,
+    live_objects,
     mutable_state,
     open_files,
     plan,
@@ -31,6 +32,7 @@ from whynan.training import replay
 
 MODULES = (
     open_files,
+    live_objects,
     sandbox,
     time_limit,
     mutable_state,

@@ -5,28 +5,22 @@ from __future__ import annotations
 import ctypes
 import gc
 import io
-import logging
 import os
 import stat
 import sys
 import warnings
-from collections import deque
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager, suppress
-from types import CodeType, FrameType, FunctionType, ModuleType
+from types import ModuleType
 from typing import Any, Final
 
-from whynan.source.ownership import Owner, owner_of
+from whynan.replay.live_objects import is_hidden, live_objects, objects_of, own_modules
 
 # -- The open files of the program: for a time what is written goes nowhere, and what is read is gone back in ----------
 
 
 _READERS: Final[Any] = (io.TextIOWrapper, io.BufferedReader, io.BufferedRandom)
 _FILES: Final[Any] = (*_READERS, io.BufferedWriter, io.FileIO)
-_CLOSED: Final = (ModuleType, CodeType, FrameType)
-_OBJECTS: Final = 200_000
-_MOST_ITEMS: Final = 10_000
-"""A collection of more is data."""
 
 
 def open_files(roots: Iterable[Any]) -> list[Any]:
@@ -36,55 +30,7 @@ def open_files(roots: Iterable[Any]) -> list[Any]:
 
 def _all_files() -> set[int] | None:
     """Which objects of the process are files; None where it has some that are not listed."""
-    if gc.get_freeze_count():
-        return None
-    held = gc.get_objects()
-    kinds = {kind for kind in set(map(type, held)) if issubclass(kind, _FILES)}
-    return {id(value) for value in held if type(value) in kinds}
-
-
-def objects_of(kinds: Any, roots: Iterable[Any], among: set[int] | None = None) -> list[Any]:
-    """The objects of some kinds that others, the program's modules and the loggers lead to; of the nearest 200,000.
-
-    ``among`` are the only ones that there are, where that is known: none is looked for behind the last of them.
-    """
-    found: list[Any] = []
-    # the names of a frame from Python 3.13 on are no dict
-    given = [dict(r) if type(r).__name__ == "FrameLocalsProxy" else r for r in roots]
-    waiting: deque[Any] = deque([*given, *_everywhere()])
-    known = {id(o) for o in waiting}
-    left = None if among is None else set(among)
-    while waiting and len(known) < _OBJECTS and left != set():
-        value = waiting.popleft()
-        if issubclass(type(value), kinds):
-            found.append(value)
-            if left is not None:
-                left.discard(id(value))
-        if not issubclass(type(value), _CLOSED):
-            names = value.__globals__ if type(value) is FunctionType else None
-            held = [o for o in gc.get_referents(value) if o is not names and gc.is_tracked(o)]
-            new = {id(o): o for o in held[:_MOST_ITEMS] if id(o) not in known}
-            known.update(new)
-            waiting.extend(new.values())
-    return found
-
-
-def _everywhere() -> Iterator[Any]:
-    """What a program uses wherever its code stands."""
-    yield from (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__, sys.stdin)
-    yield from (logging.root, logging.root.manager.loggerDict)
-    yield from own_modules()
-
-
-def own_modules() -> list[dict[str, Any]]:
-    """The names of the program's own modules."""
-    found: list[dict[str, Any]] = []
-    for module in list(sys.modules.values()):
-        names: Any = vars(module) if type(module) is ModuleType else {}
-        file = names.get("__file__")
-        if names.get("__name__") == "__main__" or (isinstance(file, str) and owner_of(file) is Owner.USER):
-            found.append(names)
-    return found
+    return None if is_hidden() else set(map(id, live_objects(*_FILES)))
 
 
 @contextmanager

@@ -392,7 +392,7 @@ def _nothing(held: Refusals, real: Any) -> Any:
 
 @contextmanager
 def outside_event_loop() -> Generator[None]:
-    """As where no event loop runs in this thread, and none is set; what runs, in which task, and is set, is put back."""
+    """As where no event loop runs in this thread or is set; what runs, in which task, and what is set are put back."""
     events: Any = sys.modules.get("asyncio.events")
     tasks: Any = sys.modules.get("asyncio.tasks")
     if events is None or tasks is None:

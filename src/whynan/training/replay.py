@@ -35,8 +35,9 @@ from whynan.errors import NestedTraceError
 from whynan.faults import is_program_error
 from whynan.replay.carried_state import assign
 from whynan.replay.checkpoint import stack
+from whynan.replay.live_objects import own_modules
 from whynan.replay.mutable_state import Gradients, ObjectSnapshot
-from whynan.replay.open_files import own_modules, unpatched_modules
+from whynan.replay.open_files import unpatched_modules
 from whynan.replay.plan import TooLong, UnseenTurn
 from whynan.replay.sandbox import OutsideAccess, block_side_effects, outside_event_loop
 from whynan.replay.snapshot import ScalerState, restore, rng, same_bits

@@ -131,5 +131,5 @@ def test_so_many_objects_are_looked_at_and_no_more(tmp_path: Path, monkeypatch: 
     with open(tmp_path / "log", "w") as file:
         held = [[[file]]]
         assert any(f is file for f in open_files([held]))
-        monkeypatch.setattr("whynan.replay.open_files._OBJECTS", 1)
+        monkeypatch.setattr("whynan.replay.live_objects._OBJECTS", 1)
         assert not open_files([held])

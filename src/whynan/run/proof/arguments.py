@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import ast
-import gc
 import inspect
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -14,6 +13,7 @@ from whynan.fixes.candidates import Declined
 from whynan.fixes.python.constructors import ArgumentEdit, assignment, constructions, edit_title
 from whynan.fixes.python.operands import operand_edit
 from whynan.replay.checkpoint import stack
+from whynan.replay.live_objects import everything
 from whynan.rules.arguments import arguments_of, operands_of
 from whynan.run.proof.local_proof import namespace_of
 from whynan.verify.in_place.live_calls import ModuleCalls, OperandCalls
@@ -198,7 +198,7 @@ def _is_held(live: Any, call: Construction) -> bool:
     if not target.owner:
         return namespace_of(call.path).get(target.name) is live
     known: dict[int, bool] = {}
-    owners = (one for one in gc.get_objects() if _is_named(type(one), target.owner, known))
+    owners = (one for one in everything() if _is_named(type(one), target.owner, known))
     held = (vars(one) for one in owners if type(one).__dictoffset__)
     return any(live is part.get(target.name) for names in held for part in (names, names.get("_modules") or {}))
 

@@ -14,6 +14,7 @@ from whynan.config import PROOF_SECONDS
 from whynan.ops.table import TORCH
 from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
 from whynan.records.report import Source
+from whynan.replay.live_objects import listed_once
 from whynan.report.wording import count_text
 from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
@@ -100,7 +101,8 @@ def prove_fixes(report: Report, again: Rerunner, options: ProofOptions = ProofOp
     """
     proving = _Proving(report, again, options)
     try:
-        report = proving.report()
+        with listed_once():
+            report = proving.report()
     except Exception:
         proving.fail()
     return _with_around(report, {})
@@ -610,7 +612,7 @@ class _Proving:
 
 def user_texts(report: Report, known: Collection[str] = ()) -> dict[str, str]:
     """The user's files that the program of a report has loaded, and those ``known`` beside, by their paths."""
-    from whynan.replay.open_files import own_modules
+    from whynan.replay.live_objects import own_modules
     from whynan.source.ownership import Owner, owner_of
     from whynan.source.positions import file_of_site
 
@@ -630,7 +632,7 @@ def _is_hooked(path: str, moved: MovedActivation) -> bool:
     from torch import nn
 
     from whynan.replay.checkpoint import stack
-    from whynan.replay.open_files import objects_of
+    from whynan.replay.live_objects import objects_of
 
     files = [path, *(other for other, _, _ in moved.others)]
     files += [str(nn.modules.container.__file__), str(nn.modules.activation.__file__)]

@@ -7,7 +7,6 @@ rank asks a few times a second.
 
 from __future__ import annotations
 
-import gc
 import io
 import json
 import sys
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from whynan.capture.ranks import spawned_store
 from whynan.faults import report_internal_error
+from whynan.replay.live_objects import live_objects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
@@ -371,7 +371,7 @@ def leave(status: int) -> NoReturn:
 
 def _flush(over: Callable[[], None]) -> None:
     """Write what the program's files and then its streams hold, as Python would at its end: text before bytes."""
-    held = [one for one in gc.get_objects() if issubclass(type(one), (io.TextIOWrapper, io.BufferedWriter))]
+    held = live_objects(io.TextIOWrapper, io.BufferedWriter)
     streams = {id(part) for s in (sys.stdout, sys.stderr) for part in (s, getattr(s, "buffer", None))}
     for one in sorted(held, key=lambda one: (id(one) in streams, issubclass(type(one), io.BufferedWriter))):
         try:

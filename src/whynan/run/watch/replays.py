@@ -19,7 +19,7 @@ from whynan.capture.ranks import TOGETHER, acts_blindly, is_one_of_several
 from whynan.errors import UsageError
 from whynan.floats import format_value
 from whynan.records import Note, Replay
-from whynan.replay.open_files import own_modules
+from whynan.replay.live_objects import own_modules
 from whynan.run.guarded_capture import CaptureOptions
 from whynan.run.proof.outcomes import birth_of
 from whynan.run.proof.proving import ProofOptions, prove_fixes, with_surroundings

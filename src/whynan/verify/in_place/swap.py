@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import functools
 import gc
 import linecache
 import os
@@ -12,13 +11,13 @@ import sys
 import warnings
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import compress
-from operator import attrgetter
-from types import AsyncGeneratorType, CodeType, CoroutineType, FunctionType, GeneratorType
+from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from whynan.replay.live_objects import CACHES, SUSPENDED, live_functions, live_objects
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
+    from collections.abc import Container, Generator, Iterable, Iterator, Sequence
 
 
 # -- The code objects of two texts of one file, paired by what they are the code of ------------------------------------
@@ -94,9 +93,6 @@ _CAPTURED: Final = "it was made before, and would need other variables of the fu
 _RUNNING: Final = "it is running, and goes on as it was"
 _NOT_ITS_TEXT: Final = "what is loaded was not made from the file as it is"
 _NOBODY: Final = "no function of its code is there to be called: made by exec, scripted, or not made yet"
-_SUSPENDED: Final = {GeneratorType: "gi_code", CoroutineType: "cr_code", AsyncGeneratorType: "ag_code"}
-_LRU: Final = type(functools.lru_cache(len))
-_CALLABLES: Final[frozenset[type]] = frozenset({FunctionType, _LRU, *_SUSPENDED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,22 +232,20 @@ class _LiveCode:
                 self._add_namespace(frame.f_globals)
                 if frame.f_code in numbers:
                     self.running.add(frame.f_code)
-        callables = [thing for thing in gc.get_objects() if type(thing) in _CALLABLES]
-        for function in _of_file(is_ours, [thing for thing in callables if type(thing) is FunctionType]):
+        for function in live_functions(is_ours):
             code = function.__code__
             self._add_namespace(function.__globals__)
             if code in numbers:
                 self.functions[numbers[code]].append(function)
             elif code.co_qualname in names and code not in known:
                 self._others.add((code.co_qualname, code.co_firstlineno))
-        for thing in callables:
-            kind = cast("type[Any]", type(thing))
-            if kind is _LRU:
+        for thing in live_objects(CACHES, *SUSPENDED):
+            if type(thing) not in SUSPENDED:
                 cached.append(thing)
-            elif kind in _SUSPENDED:
-                code = getattr(thing, _SUSPENDED[kind])
-                if is_ours(code.co_filename) and code in numbers:
-                    self.running.add(code)
+                continue
+            code = getattr(thing, SUSPENDED[type(thing)])
+            if is_ours(code.co_filename) and code in numbers:
+                self.running.add(code)
         self.cached = [c for c in cached if (code := _code_of(c)) is not None and is_ours(code.co_filename)]
 
     def _add_namespace(self, namespace: dict[str, Any]) -> None:
@@ -271,22 +265,13 @@ def _frames() -> Iterator[Any]:
             innermost = innermost.f_back
 
 
-def _of_file(is_ours: Callable[[str], bool], functions: list[FunctionType]) -> Iterator[FunctionType]:
-    """Those of a file, of all that a process holds: no code is hashed, which takes a second for all of them."""
-    files = list(map(attrgetter("__code__.co_filename"), functions))
-    ours = {file for file in set(files) if is_ours(file)}
-    return compress(functions, map(ours.__contains__, files))
-
-
 def _restore_new_functions(filenames: Container[str], paired: list[Pair]) -> None:
     """Give functions of a file that were made meanwhile the code that they would have been made with.
 
     The program may be in another folder by then: the names of the file are those that were its own at first.
     """
     olds = {pair.new: pair.old for pair in paired if pair.new is not None}
-    for function in _of_file(
-        filenames.__contains__, [thing for thing in gc.get_objects() if type(thing) is FunctionType]
-    ):
+    for function in live_functions(filenames.__contains__):
         code = function.__code__
         old = olds.get(code)
         if old is not None and code.co_qualname == old.co_qualname and code.co_freevars == old.co_freevars:
