@@ -138,7 +138,7 @@ class Rng:
     inference: bool
     """Whether it was in inference mode; `restore` cannot go there or away."""
     context: contextvars.Context
-    """What context variables hold; `restore` leaves them: what runs again is run in a copy."""
+    """What context variables hold; `restore` leaves them: what runs again is run in `context_of` it."""
 
 
 def rng() -> Rng:
@@ -193,6 +193,19 @@ def restore(state: Rng) -> None:
         if read() != value:
             write(value)
     torch.clear_autocast_cache()
+
+
+_PUT_BACK: Final = ("numpy.ufunc.extobj", "decimal_context")
+"""Context variables that are as they are to be, by `restore` and by what hears of NumPy's errors."""
+
+
+def context_of(state: Rng) -> contextvars.Context:
+    """The context variables of a moment, in which something can be run without changing them."""
+    context = state.context.copy()
+    for variable, value in contextvars.copy_context().items():
+        if variable.name in _PUT_BACK:
+            context.run(variable.set, value)
+    return context
 
 
 def restore_generators(state: Rng) -> None:

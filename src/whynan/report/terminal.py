@@ -311,6 +311,8 @@ class Shown:
         """What is to be said of the finding that has not been said."""
         if self.fixes:
             return
+        if made := wording.maker_text(finding, self.finding):
+            page.row("made", made)
         if finding.also != self.finding.also and (others := wording.also_text(finding)):
             # a fix may show that another birth has the same cause
             page.row("also", others)

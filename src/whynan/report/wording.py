@@ -436,6 +436,13 @@ def repeats(finding: Finding) -> str:
     return ", ".join(parts)
 
 
+def maker_text(finding: Finding, before: Finding) -> str:
+    """What made what came in, where that was not known ``before`` a fix at it was proved; else nothing."""
+    links = zip(finding.chain, before.chain, strict=False)
+    found = next((one.site for one, other in links if one.role == "cause" and one.site != other.site), None)
+    return "" if found is None else f"by {found.code}, at {found.file}:{found.line}"
+
+
 def also_text(finding: Finding) -> str:
     """Where else the same was born: ``the same in line 15 (twice) and in its backward``; nothing where nowhere.
 

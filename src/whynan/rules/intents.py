@@ -202,12 +202,16 @@ def _logarithms(title: str, operand: str, of: str = "x") -> tuple[FixIntent, ...
 
 
 _LOGARITHMS: Final = ("log", "log2", "log10")
+LOG_OF_NORMAL: Final = _logarithms(
+    "the smallest normal number as the least operand of the logarithm", "clamp(x, min=finfo(x).tiny)"
+)
+"""Below the smallest normal number the slope of a logarithm leaves the range of the dtype."""
 LOG: Final = (
     *_logarithms(
         "the least that 1 - x can be, instead of 0 in the logarithm", "where(x == 1, finfo(x).eps / 2, 1 - x)", "1 - x"
     ),
     *_logarithms("the smallest normal number instead of 0 in the logarithm", "where(x == 0, finfo(x).tiny, x)"),
-    *_logarithms("the smallest normal number as the least operand of the logarithm", "clamp(x, min=finfo(x).tiny)"),
+    *LOG_OF_NORMAL,
 )
 """A logarithm is large and negative at 0, and its gradient 0; so is that of what is 0 by the rounding of 1."""
 LOG_ABOVE: Final = _logarithms(
@@ -219,6 +223,11 @@ LOG_BY_ROUNDING: Final = (
     epsilon("logsigmoid(-x) instead of log(1 - sigmoid(x) - eps)", "log(c - sigmoid(x))", "logsigmoid(-x)"),
 )
 """A difference of what is about 1 that is 0 or below by its own rounding is about as large as that is."""
+LOG_OF_QUOTIENT: Final = tuple(
+    reformulation(f"{log}(a) - {log}(b) instead of {log}(a / b)", f"{log}(a / b)", f"{log}(a) - {log}(b)")
+    for log in _LOGARITHMS
+)
+"""The logarithm of a quotient that is out of range, or whose slope is, is the difference of two."""
 LOG_OF_ONE: Final = _logarithms("1 instead of 0 in the logarithm", "where(x == 0, 1, x)")
 """A logarithm is 0 at 0: for products with what is 0 there."""
 LOG1MEXP: Final = (

@@ -24,7 +24,7 @@ from whynan.faults import is_program_error
 from whynan.replay.checkpoint import stack
 from whynan.replay.mutable_state import ObjectSnapshot
 from whynan.replay.sandbox import OutsideAccess, block_side_effects
-from whynan.replay.snapshot import restore, rng
+from whynan.replay.snapshot import context_of, restore, rng
 from whynan.replay.time_limit import TimeLimit, obstacle
 from whynan.replay.undo_log import TooMuch, UndoLog
 from whynan.source.ownership import Owner, owner_of
@@ -158,7 +158,7 @@ def _run(call: Callable[[], Any], region: Callable[[], AbstractContextManager[ob
             entered.enter_context(region())
             entered.callback(limit.disarm)
             try:
-                out = begun.context.copy().run(call)
+                out = context_of(begun).run(call)
             except TooMuch:
                 why = "it writes more memory than can be kept meanwhile"
             except OutsideAccess as refused:

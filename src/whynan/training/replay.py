@@ -40,7 +40,7 @@ from whynan.replay.mutable_state import Gradients, ObjectSnapshot
 from whynan.replay.open_files import unpatched_modules
 from whynan.replay.plan import TooLong, UnseenTurn
 from whynan.replay.sandbox import OutsideAccess, block_side_effects, outside_event_loop
-from whynan.replay.snapshot import ScalerState, restore, rng, same_bits
+from whynan.replay.snapshot import ScalerState, context_of, restore, rng, same_bits
 from whynan.replay.time_limit import TimeLimit, obstacle
 from whynan.replay.undo_log import TooMuch, UndoLog
 from whynan.source.text import shortened
@@ -278,9 +278,7 @@ def replay(
         # a `with` around the mark is entered again, and leaves behind what was before it; one that an exception has
         # left is not, where a loop is in it
         switches = way.rng.switches if fault.raised or way.differentiates_as_then else begun.switches
-        # what NumPy does about an overflow, and how decimals are rounded, are of the context
-        context = way.rng.context.copy()
-        context.run(restore, dataclasses.replace(way.rng, switches=switches, inference=begun.inference))
+        restore(dataclasses.replace(way.rng, switches=switches, inference=begun.inference))
         if guard.here.depth:
             torch._C._set_grad_enabled(guard.here.differentiates)
         if way.scaler is not None:
@@ -343,7 +341,7 @@ def replay(
             # before anything is put back
             entered.callback(limit.disarm)
             try:
-                left.append(context.run(run))
+                left.append(context_of(way.rng).run(run))
                 note_mended()
                 if way.is_whole and not reached and not refused:
                     reached.append(StepEvidence((), (), bad_loss=False))

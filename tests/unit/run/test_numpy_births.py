@@ -12,6 +12,7 @@ import torch._numpy as arrays
 import whynan
 from whynan.errors import UsageError
 from whynan.records.intents import FixKind
+from whynan.report.wording import maker_text
 from whynan.rules import intents
 from whynan.run.proof.omissions import without_bad_rows
 from whynan.verify.in_place.numpy_births import NumpyBirths, taking_tensors
@@ -94,6 +95,49 @@ def test_the_chain_begins_where_numpy_has_made_it(loaded: Callable[[str], Module
     assert first.site is not None
     assert first.site.code == "x / np.max(x, axis=0)"
     assert finding.site != first.site
+
+
+SATURATED = """
+import numpy as np
+import torch
+import whynan
+
+torch.manual_seed(0)
+net = torch.nn.LSTM(1, 4, batch_first=True)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+volumes = np.random.default_rng(0).uniform(1, 5, (6, 4, 9)).astype(np.float32)
+volumes[3, 1, 4] = 0.0
+
+def changes(series):
+    return np.diff(series) / series[..., :-1]
+
+def train():
+    with whynan.watch(optimizer, quiet=True) as watched:
+        for series in volumes:
+            optimizer.zero_grad()
+            loss = net(torch.from_numpy(changes(series))[..., None])[0].square().mean()
+            loss.backward()
+            optimizer.step()
+    return watched.report
+"""
+
+
+def test_a_loss_that_was_finite_but_made_of_what_was_bad_speaks_against_no_mend(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    """An Inf saturates a recurrent network: only the gradient is NaN."""
+    report = loaded(SATURATED).train()
+    assert np.isfinite([float(step.loss) for step in report.run.history if step.loss is not None]).all()
+    (finding,) = report.findings
+    assert (finding.step, finding.phase) == (4, "backward")
+    assert finding.fixes[0].verdict.status == "guarded"
+    assert "np.where(" in (finding.fixes[0].patch or "")
+    assert finding.data is not None
+    assert finding.data.computed is not None
+    unknown = tuple(link.model_copy(update={"site": None}) for link in finding.chain)
+    made = maker_text(finding, finding.model_copy(update={"chain": unknown}))
+    assert made == f"by np.diff(series) / series[..., :-1], at {finding.data.computed.file}:13"
+    assert not maker_text(finding, finding)
 
 
 def test_a_wrong_mend_of_numpy_is_refused(loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:

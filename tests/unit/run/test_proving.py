@@ -363,6 +363,39 @@ def test_where_a_selection_is_not_all_that_is_wrong_the_operation_itself_is_mend
     assert known["a gradient of 0 at the ends of the domain and beyond"] == "guarded"
 
 
+DISTANCES = """import torch
+
+
+def distances(image, h=0.35):
+    near = torch.nn.functional.conv2d(image, torch.full((1, 1, 3, 3), 0.5), padding=1)
+    far = -h * torch.log(near)
+    return far.nan_to_num(posinf=0.0)
+
+
+def target(x):
+    loss = distances(x).mean()
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("instead", "status"), [(0.0, "verified"), (3.0, "distorting")])
+def test_what_nan_to_num_leaves_out_is_judged_with_it(
+    loaded: Callable[[str], ModuleType], instead: float, status: str
+) -> None:
+    drawn = torch.Generator().manual_seed(0)
+    x = torch.rand(1, 1, 6, 6, generator=drawn)
+    x[..., 3:, 3:] = 0.0
+    code = DISTANCES.replace("posinf=0.0", f"posinf={instead}")
+    (finding,) = whynan.explain(loaded(code).target, x.requires_grad_(), rerun=True).findings
+    assert finding.rule == "WN510"
+    known = {fix.title: fix.verdict.status for fix in finding.fixes}
+    assert known["1 instead of 0 in the logarithm"] == status
+    # the negative of a number is no mask
+    assert not [title for title in known if "-h leaves" in title]
+
+
 @pytest.mark.proof
 def test_what_is_chosen_by_rounded_numbers_is_exact(loaded: Callable[[str], ModuleType]) -> None:
     chosen = "p = torch.sigmoid(self.lin(x))\n        return torch.zeros_like(p).index_fill_(0, p.argmax(0), 1.0)"

@@ -138,12 +138,15 @@ def _is_read_elsewhere(reader: Reader, chosen: Selection) -> bool:
 
 def enclosing_selection(reader: Reader, root: ast.expr) -> tuple[ast.expr, tuple[Definition, ...]] | None:
     """The selection around an expression, with the definitions on the way to it."""
-    chosen = selection_of(reader, root, factors=False)
+    chosen = selection_of(reader, root, factors=False, replaced=True)
     return None if chosen is None else (chosen.node, chosen.definitions)
 
 
-def selection_of(reader: Reader, birth: Root, *, factors: bool) -> Selection | None:
-    """The nearest selection that an expression, or the name that it is given, stands in; products only on demand."""
+def selection_of(reader: Reader, birth: Root, *, factors: bool, replaced: bool = False) -> Selection | None:
+    """The nearest selection that an expression, or the name that it is given, stands in.
+
+    Only on demand a product with a mask, of one of its ``factors``, and ``nan_to_num``, by which it is ``replaced``.
+    """
     path: set[ast.AST] = {birth}
     definitions: list[Definition] = []
     for root in roots_of(reader, birth):
@@ -151,7 +154,7 @@ def selection_of(reader: Reader, birth: Root, *, factors: bool) -> Selection | N
             if definition.value is not None and definition.value in path and definition not in definitions:
                 definitions.append(definition)
         names = {d.name for d in definitions}
-        found = _selection_at(reader, root, path, names, factors=factors)
+        found = _selection_at(reader, root, path, names, factors=factors, replaced=replaced)
         if found is not None:
             used = {n.id for n in ast.walk(found.node) if isinstance(n, ast.Name)}
             needed = tuple(_used_definitions(definitions, used))
@@ -170,7 +173,7 @@ def _used_definitions(definitions: Sequence[Definition], used: set[str]) -> list
 
 
 def _selection_at(
-    reader: Reader, root: Root, path: set[ast.AST], names: set[str], *, factors: bool
+    reader: Reader, root: Root, path: set[ast.AST], names: set[str], *, factors: bool, replaced: bool
 ) -> Selection | None:
     def leads(node: ast.AST) -> bool:
         if node in path:
@@ -179,7 +182,9 @@ def _selection_at(
 
     if isinstance(root, ast.BinOp) and isinstance(root.op, ast.Mult) and factors:
         for inner, mask in ((root.left, root.right), (root.right, root.left)):
-            if leads(inner) and not leads(mask) and reader.read(mask).name != "number":
+            # no mask has a sign
+            is_signed = isinstance(mask, ast.UnaryOp) and isinstance(mask.op, ast.USub)
+            if leads(inner) and not leads(mask) and not is_signed and reader.read(mask).name != "number":
                 return Selection(root, mask, when=True, number=True)
     if isinstance(root, ast.Subscript) and leads(root.value) and _is_of_booleans(reader, root.slice):
         return Selection(root, root.slice, when=True)
@@ -194,6 +199,8 @@ def _selection_at(
             if second is not None and leads(second):
                 return Selection(root, condition, when=False)
     mask, value = term.child("mask"), term.child("input")
+    if replaced and term.name == "nan_to_num" and value is not None and value.node is not None and leads(value.node):
+        return Selection(root, root, when=True)
     if term.name != "masked_fill" or mask is None or value is None or value.node is None:
         return None
     filled = isinstance(mask.node, ast.expr) and leads(value.node)

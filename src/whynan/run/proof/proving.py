@@ -163,7 +163,7 @@ class _Proving:
     def _beside_numpy(self) -> list[Note]:
         """The lines at which NumPy has made a bad number in a run that something bad came into from outside PyTorch."""
         findings = (*self._report.findings, *self._report.damaging)
-        came_in = [f for f in findings if f.birth == "entered" and f.data is not None and f.data.computed is None]
+        came_in = [f for f in findings if f.data is not None and f.data.computed is None]
         untold = [f for f in came_in if _alike(f) not in self._makers]
         places = dict.fromkeys((site.file, site.line) for site in self._numpy_sites or () if untold)
         return [Note.create("numpy_makes", file=file, line=line) for file, line in list(places)[:_MOST_MAKERS]]
@@ -670,14 +670,17 @@ def _made_by(finding: Finding, site: Site | None) -> Finding:
     """A finding of what came in that names the expression which has made it."""
     from whynan.rules.wording import data_text
 
-    if site is None or finding.data is None or finding.data.computed is not None:
+    if site is None or (finding.data is not None and finding.data.computed is not None):
         return finding
-    data = finding.data.model_copy(update={"computed": site})
-    message = finding.message.replace(data_text(finding.data), data_text(data), 1)
+    kinds = {"holds"} if finding.data is not None else {"written_by"}
     chain = tuple(
-        link.model_copy(update={"site": site}) if link.role == "cause" and link.typed_summary.kind == "holds" else link
+        link.model_copy(update={"site": site}) if link.role == "cause" and link.typed_summary.kind in kinds else link
         for link in finding.chain
     )
+    if finding.data is None:
+        return finding.model_copy(update={"chain": chain})
+    data = finding.data.model_copy(update={"computed": site})
+    message = finding.message.replace(data_text(finding.data), data_text(data), 1)
     return finding.model_copy(update={"data": data, "message": message, "chain": chain})
 
 
