@@ -202,16 +202,12 @@ def _logarithms(title: str, operand: str, of: str = "x") -> tuple[FixIntent, ...
 
 
 _LOGARITHMS: Final = ("log", "log2", "log10")
-LOG_OF_NORMAL: Final = _logarithms(
-    "the smallest normal number as the least operand of the logarithm", "clamp(x, min=finfo(x).tiny)"
-)
-"""Below the smallest normal number the slope of a logarithm leaves the range of the dtype."""
 LOG: Final = (
     *_logarithms(
         "the least that 1 - x can be, instead of 0 in the logarithm", "where(x == 1, finfo(x).eps / 2, 1 - x)", "1 - x"
     ),
     *_logarithms("the smallest normal number instead of 0 in the logarithm", "where(x == 0, finfo(x).tiny, x)"),
-    *LOG_OF_NORMAL,
+    *_logarithms("the smallest normal number as the least operand of the logarithm", "clamp(x, min=finfo(x).tiny)"),
 )
 """A logarithm is large and negative at 0, and its gradient 0; so is that of what is 0 by the rounding of 1."""
 LOG_ABOVE: Final = _logarithms(

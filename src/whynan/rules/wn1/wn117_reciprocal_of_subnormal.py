@@ -35,7 +35,7 @@ from typing import Final
 from whynan.records import Finding
 from whynan.rules.base import OPERATION, Explanation, Rule
 from whynan.rules.facts import base, excess, is_in_library_step, number_text, smallest_normal, value
-from whynan.rules.intents import LOG_OF_NORMAL, SOFTMAX, guard
+from whynan.rules.intents import SOFTMAX, guard
 from whynan.rules.wording import derivative, exact_attempt, named_value_text, operand_source
 
 
@@ -71,6 +71,5 @@ RULE = Rule(
             "a / b",
             f"a / where(b < 0, clamp(b, max=-({_LEAST})), clamp(b, min={_LEAST}))",
         ),
-        *LOG_OF_NORMAL,
     ),
 )
