@@ -29,7 +29,7 @@ from tests.unit.report.programs import (
 )
 from tests.unit.report.strategies import reports
 from whynan.records import Fix, FixVerdict, Replay, Report, Site
-from whynan.report.terminal import render
+from whynan.report.terminal import Shown, render
 
 COLOR_CODE = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -43,6 +43,16 @@ def test_each_report_reads_well(name: str, snapshot: SnapshotAssertion) -> None:
 @pytest.mark.parametrize("name", ["backward", "masked", "entered"])
 def test_narrow_and_wide_terminals(name: str, width: int, snapshot: SnapshotAssertion) -> None:
     assert render(REPORTS[name], width=width, source=line_of) == snapshot
+
+
+def test_the_rest_of_a_report_names_what_a_proved_fix_shows_to_have_made_the_data(snapshot: SnapshotAssertion) -> None:
+    before = next(one for one in REPORTS["entered"].findings if any(link.role == "cause" for link in one.chain))
+    maker = Site(file="features.py", line=5, column=22, end_line=5, end_column=39, code="np.log2(f0 / 440)")
+    chain = tuple(link.model_copy(update={"site": maker}) if link.role == "cause" else link for link in before.chain)
+    known = REPORTS["entered"].model_copy(update={"findings": (before.model_copy(update={"chain": chain}),)})
+    rest = render(known, width=80, source=line_of, already=Shown(before))
+    assert rest == snapshot
+    assert "features.py" not in render(REPORTS["entered"], width=80, source=line_of, already=Shown(before))
 
 
 def test_show_all_tells_of_what_did_no_harm(snapshot: SnapshotAssertion) -> None:
