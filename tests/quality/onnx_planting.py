@@ -12,11 +12,11 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from tests.onnx_doubles import NoSites, counters_of
 from tests.onnx_engine import bare, run
 from whynan.analysis import judge_births
 from whynan.capture.onnx import engine
-from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 
 if TYPE_CHECKING:

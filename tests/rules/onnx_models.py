@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tests.onnx_doubles import NoSites, counters_of
 from tests.onnx_engine import model_of, run
 from whynan.analysis import judge_births
-from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 
 if TYPE_CHECKING:

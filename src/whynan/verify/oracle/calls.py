@@ -139,10 +139,6 @@ class Call:
         """Whether an argument is there and is not None."""
         return self.raw(*names) is not None
 
-    def is_variable(self, *names: str) -> bool:
-        """Whether an argument is a tensor."""
-        return isinstance(self.raw(*names), Ref)
-
     def variable(self, *names: str) -> Variable:
         """An argument as a variable; a number as a constant."""
         found = self.raw(*names)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import helper
 
+from tests.onnx_doubles import NoSites, counters_of
 from tests.onnx_engine import model_of, run
 from whynan.analysis import judge_births
-from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 from whynan.rules.catalogue import explain
 

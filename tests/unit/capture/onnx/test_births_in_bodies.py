@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from tests.onnx_doubles import NoSites
 from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved, scalar
 from whynan.analysis import judge_births
 from whynan.capture.onnx.arrays import same_bits
 from whynan.capture.onnx.engine import EngineSettings, run
-from whynan.capture.onnx.graph.sites import NoSites, Sites
+from whynan.capture.onnx.graph.sites import Sites
 from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 

@@ -10,13 +10,13 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from tests.onnx_doubles import NoSites
 from tests.unit.capture.onnx.told import FLOAT, Told, model, node, saved, scalar
 from whynan.analysis import judge_births
 from whynan.capture.onnx import optimised
 from whynan.capture.onnx.arrays import same_bits
 from whynan.capture.onnx.engine import EngineSettings, available_providers, open_engine, run, run_unobserved
 from whynan.capture.onnx.execution import RunError
-from whynan.capture.onnx.graph.sites import NoSites
 from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 from whynan.records import Note

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.onnx_doubles import NoSites, counters_of
 from tests.onnx_engine import bare, model_of
 from tests.unit.capture.onnx.looking import N, f32, look
-from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 from whynan.floats import format_value
 

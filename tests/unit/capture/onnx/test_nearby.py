@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from onnx import helper
 
+from tests.onnx_doubles import NoSites, counters_of
 from tests.onnx_engine import model_of, run
-from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 from whynan.records import Neighbourhood
 

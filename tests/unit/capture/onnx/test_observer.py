@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from onnx import helper
 
+from tests.onnx_doubles import NoSites, counters_of
 from tests.onnx_engine import model_of, run
 from tests.unit.capture.onnx.looking import N, f32, look
 from whynan.analysis import judge_births
 from whynan.capture.onnx.execution import Node
-from whynan.capture.onnx.graph.sites import NoSites
-from whynan.capture.onnx.provenance.observer import BirthObserver, counters_of
+from whynan.capture.onnx.provenance.observer import BirthObserver
 from whynan.capture.onnx.recorder import Recorder
 from whynan.records import ExitStatus, Run, Site
 from whynan.traces.reader import read_trace

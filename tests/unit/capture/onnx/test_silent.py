@@ -10,8 +10,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import whynan
+from tests.onnx_doubles import NoSites
 from tests.onnx_engine import run
-from tests.quality.onnx_planting import NoSites
 from whynan.capture.onnx.provenance.silent import SilentDamageObserver
 from whynan.capture.onnx.recorder import Recorder
 from whynan.traces import Silent

@@ -59,22 +59,6 @@ class NodePlaces(Protocol):
         ...
 
 
-class NoSites:
-    """Knows of no source: nodes are shown by their own names, or by what they write."""
-
-    def site(self, node: Node, output: str) -> tuple[Site | None, Site | None, str | None, str, str, str]:
-        """No place, and the names as they are."""
-        return None, None, None, node.name or next((o for o in node.outputs if o), node.op), output, node.op
-
-    def fusion_note(self, node: Node) -> str | None:  # noqa: ARG002
-        """Nothing."""
-        return None
-
-    def is_inserted(self, node: Node) -> bool:  # noqa: ARG002
-        """No."""
-        return False
-
-
 class Places:
     """Asks for each place once, whatever iteration of a body it is met in."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from whynan.capture.onnx.counts import bad_mask, dtype_name, is_array, is_bad, is_floating, nan_mask, tensors
+from whynan.capture.onnx.counts import bad_mask, is_bad, is_floating, nan_mask, tensors
 from whynan.capture.onnx.execution import Counters
 from whynan.capture.onnx.graph.executed import last_readers
 from whynan.capture.onnx.graph.sites import Places
@@ -365,14 +365,3 @@ def _counter() -> Callable[[Value], Counters]:
     from importlib import import_module
 
     return import_module("whynan.capture.onnx.counts").Counts()
-
-
-def counters_of(value: Value) -> Counters:
-    """Counters that tell only how many elements there are, and how many are bad."""
-    if not is_array(value) or isinstance(value, list) or value is None:
-        return Counters("string", (), 0)
-    tensor = np.asarray(value)
-    shape = tuple(int(s) for s in tensor.shape)
-    nan = int(np.count_nonzero(nan_mask(tensor))) if is_floating(tensor) else 0
-    infinite = int(np.count_nonzero(bad_mask(tensor))) - nan if is_floating(tensor) else 0
-    return Counters(dtype_name(tensor.dtype), shape, int(tensor.size), n_nan=nan, n_posinf=infinite)
