@@ -389,7 +389,7 @@ def told_before(finding: Finding, earlier: Sequence[Finding]) -> int | None:
 
 
 def causes(finding: Finding, like: Finding | None = None) -> list[str]:
-    """What made the operand bad, in order; of a long chain where it began and what came last.
+    """What made the operand bad, in order; of a long chain where it began, and what came last there and elsewhere.
 
     What the sentence of the finding has said already is not said again, nor a path that a finding `like` it has shown.
     """
@@ -400,11 +400,24 @@ def causes(finding: Finding, like: Finding | None = None) -> list[str]:
     if finding.data is not None and finding.birth == "entered":
         # the sentence says where it came from, and the first line where it was read
         links = [link for link in links if link.site != finding.site]
-    told = list(dict.fromkeys(_link_place(link, file) for link in links))
+    places: dict[str, Site | None] = {}
+    for link in links:
+        places.setdefault(_link_place(link, file), link.site)
+    told = list(places)
     if len(told) <= _CAUSES_SHOWN:
         return told
-    last = _CAUSES_SHOWN - 2
-    return [told[0], f"({count_text(len(told) - 1 - last, 'step')} between)", *told[-last:]]
+    # what the birth's own line does, the reader has before them
+    line = None if finding.site is None else (finding.site.file, finding.site.line)
+    sites = [places[text] for text in told]
+    elsewhere = [n for n, site in enumerate(sites) if site is not None and (site.file, site.line) != line]
+    shown = sorted({0, len(told) - 1, *elsewhere[-1:]})
+    shown = shown if len(shown) == _CAUSES_SHOWN - 1 else sorted({*shown, len(told) - 2})
+    found: list[str] = []
+    for before, number in zip([-1, *shown], shown, strict=False):
+        skipped = number - before - 1
+        found += [f"({count_text(skipped, 'step')} between)"] if skipped else []
+        found.append(told[number])
+    return found
 
 
 def _is_news(link: ChainLink, finding: Finding) -> bool:

@@ -208,3 +208,21 @@ def test_a_birth_of_an_earlier_step_is_told_apart_from_the_bad_one(
     found = finding(reaches=(reach(kind),))
     history = [Step(step=number, loss=loss) for number, loss in enumerate(losses, 3)]
     assert wording.headline(found, raised=False, bad_at=wording.bad_step(found, history)) == said
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            (5, 7, 9, 20, 20, 20, 20),
+            ["link 0, at line 5", "(1 step between)", "link 2, at line 9", "(3 steps between)", "link 6, at line 20"],
+        ),
+        ((5, 7, 9, 11, 12, 13), ["link 0, at line 5", "(3 steps between)", "link 4, at line 12", "link 5, at line 13"]),
+        ((20, 20, 20, 20, 20), ["link 0, at line 20", "(2 steps between)", "link 3, at line 20", "link 4, at line 20"]),
+        ((5, 7, 9, 20), ["link 0, at line 5", "link 1, at line 7", "link 2, at line 9", "link 3, at line 20"]),
+    ],
+)
+def test_of_a_long_chain_what_came_last_on_another_line_is_told(lines: tuple[int, ...], told: list[str]) -> None:
+    """The birth's own line, 20, the reader has before them."""
+    chain = tuple(cause(f"link {number}", line) for number, line in enumerate(lines))
+    assert wording.causes(finding(chain=chain)) == told
