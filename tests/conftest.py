@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import sys
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Final
 
 import _pytest
@@ -152,9 +151,8 @@ def without_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc, "freeze", lambda: by_it.append(freeze()))
     monkeypatch.setattr(gc, "unfreeze", by_it.clear)
     monkeypatch.setattr(gc, "get_freeze_count", lambda: len(by_it))
-    if proving := sys.modules.get("whynan.run.proof.proving"):
-        # there is little to list, and what a test has frozen stays so
-        monkeypatch.setattr(proving, "listed_once", nullcontext)
+    # there is little to list then, and what a test froze would stay so
+    monkeypatch.setattr(live_objects, "_listed", lambda: None)
 
 
 @pytest.fixture(autouse=True)

@@ -54,7 +54,9 @@ Condition = Callable[[Bindings], bool]
 def matches(structure: str, term: NormalForm, **known: NormalForm) -> Iterator[Bindings]:
     """Every way in which a term has a structure, of which some names may be known."""
     wanted = _read(structure)
-    return _match(wanted, term, Bindings(known)) if _needed(wanted, frozenset(known)) <= term.calls else iter(())
+    named = frozenset(name for name, value in known.items() if value.number is None)
+    needed = _needed(wanted, named) if len(named) == len(known) else frozenset[str]()
+    return _match(wanted, term, Bindings(known)) if needed <= term.calls else iter(())
 
 
 def fits(structure: str, *terms: NormalForm, where: Condition = lambda _: True, **known: NormalForm) -> bool:
@@ -132,7 +134,7 @@ def _names(term: NormalForm) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def _needed(structure: NormalForm, known: frozenset[str]) -> frozenset[str]:
-    """Functions that every term of a structure has.
+    """Functions that every term of a structure has, where no number is known.
 
     Where a name stands in two places, or is known, what it stands for may bring the function around it into another
     form: ``log(sum(x))`` of an exponential is ``logsumexp``.
@@ -155,6 +157,9 @@ def _calls(structure: NormalForm) -> Iterator[str]:
     if structure.kind == "call" and structure.name != "**":
         yield structure.name
     for part in structure.arguments:
+        if part == _OTHERS and structure.kind == "call":
+            # what follows is not asked for
+            return
         yield from _calls(part)
 
 

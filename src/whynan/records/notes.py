@@ -232,6 +232,7 @@ CHAIN: Final[Mapping[str, Fields]] = {
     "outside": _field_privacy(text="sort", name="tensor", counts="index", shown="result", flag="known"),
     "reordered": _field_privacy(shown="result", flag="known"),
     "body_begins": _field_privacy(name="value_name", counts="index", shown="result", text="body"),
+    "made_by_numpy": _field_privacy(word="bad"),
     "holds": _field_privacy(note="origin", word="bad", counts="index"),
     "expression": _field_privacy(text="code given", word="bad"),
     # the birth, and what came of it

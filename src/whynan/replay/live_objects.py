@@ -35,11 +35,11 @@ class _Listing:
 
     def __init__(self) -> None:
         held = gc.get_objects()
-        self.functions: dict[str, list[FunctionType]] = {}
-        for function in _of_type(FunctionType, held):
-            self.functions.setdefault(function.__code__.co_filename, []).append(function)
-        kinds = {kind for kind in set(map(type, held)) if issubclass(kind, _LISTED)}
         # it does not keep alive what the program lets go of
+        self.functions: dict[str, list[weakref.ref[FunctionType]]] = {}
+        for function in _of_type(FunctionType, held):
+            self.functions.setdefault(function.__code__.co_filename, []).append(weakref.ref(function))
+        kinds = {kind for kind in set(map(type, held)) if issubclass(kind, _LISTED)}
         self.others = [weakref.ref(one) for one in held if type(one) in kinds]
 
 
@@ -59,15 +59,21 @@ def listed_once() -> Generator[None]:
         yield
     finally:
         _once = outer
-        if _listing is not None and not outer:
-            _listing = None
-            gc.unfreeze()
+        if not outer:
+            _unlist()
+
+
+def _unlist() -> None:
+    global _listing
+    if _listing is not None:
+        _listing = None
+        gc.unfreeze()
 
 
 def _listed() -> _Listing | None:
     global _listing
     if _once and _listing is None and not gc.get_freeze_count():
-        gc.collect()
+        # nothing is collected ahead: the program would meet its finalizers here
         _listing = _Listing()
         gc.freeze()
     return _listing
@@ -89,7 +95,8 @@ def live_functions(is_wanted: Callable[[str], bool]) -> list[FunctionType]:
     wanted = {file for file in set(files) if is_wanted(file)}
     found = list(compress(functions, map(wanted.__contains__, files)))
     for file, known in listed.functions.items() if listed is not None else ():
-        found += known if is_wanted(file) else ()
+        alive = (ref() for ref in known) if is_wanted(file) else ()
+        found += [function for function in alive if function is not None]
     return found
 
 
@@ -106,13 +113,14 @@ def live_objects(*kinds: type) -> list[Any]:
 
 def everything() -> list[Any]:
     """Every object that the collector knows."""
-    if _listing is None:
-        return gc.get_objects()
+    _unlist()
+    return gc.get_objects()
+
+
+def collect() -> None:
+    """Collect what is held in cycles, and what is listed too."""
+    _unlist()
     gc.collect()
-    gc.unfreeze()
-    held = gc.get_objects()
-    gc.freeze()
-    return held
 
 
 def _of_type(kind: type, held: list[Any]) -> list[Any]:

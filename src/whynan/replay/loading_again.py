@@ -13,7 +13,7 @@ from whynan.capture.torch.provenance.origins import parts_of
 from whynan.capture.torch.shadow_memory import is_plain, is_strided
 from whynan.replay.class_lookup import module_of
 from whynan.replay.mutable_state import ARRAY_BYTES, ObjectSnapshot
-from whynan.replay.snapshot import restore, rng, same_bits
+from whynan.replay.snapshot import context_of, restore, rng, same_bits
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
@@ -44,7 +44,7 @@ def load_again(fetch: Fetch) -> Any:
     known, held = rng(), ObjectSnapshot(fetch.roots)
     with _unwritten([value for value in held.reached() if isinstance(value, np.ndarray) and _is_left(value)]):
         try:
-            return known.context.run(fetch.fetch)
+            return context_of(known).run(fetch.fetch)
         finally:
             held.restore()
             restore(known)

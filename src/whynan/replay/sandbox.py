@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 import warnings
-from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from threading import get_ident
 from types import CodeType
@@ -392,10 +392,14 @@ def _nothing(held: Refusals, real: Any) -> Any:
 
 @contextmanager
 def outside_event_loop() -> Generator[None]:
-    """As where no event loop runs in this thread or is set; what runs, in which task, and what is set are put back."""
+    """As where no event loop runs in this thread or is set; what runs, in which task, and what is set are put back.
+
+    A loop that is made meanwhile ends with the block, and what it was still to do is not logged as lost.
+    """
     events: Any = sys.modules.get("asyncio.events")
     tasks: Any = sys.modules.get("asyncio.tasks")
-    if events is None or tasks is None:
+    base: Any = sys.modules.get("asyncio.base_events")
+    if events is None or tasks is None or base is None:
         yield
         return
     loop = events._get_running_loop()
@@ -405,18 +409,29 @@ def outside_event_loop() -> Generator[None]:
     policy = vars(events).get("_event_loop_policy")
     names: dict[str, Any] = getattr(getattr(policy, "_local", None), "__dict__", {})
     before = dict(names)
+    begun, thread, made = base.BaseEventLoop.__init__, get_ident(), list[Any]()
+
+    def begin(self: Any, *args: Any, **kwargs: Any) -> None:
+        begun(self, *args, **kwargs)
+        if get_ident() == thread:
+            made.append(self)
+
     names.clear()
     events._set_running_loop(None)
+    base.BaseEventLoop.__init__ = begin
     try:
         yield
     finally:
-        made = getattr(getattr(vars(events).get("_event_loop_policy"), "_local", None), "_loop", None)
-        for unfinished in set() if made is None or made in {loop, before.get("_loop")} else tasks.all_tasks(made):
-            # what it was still to do is not logged as lost
-            unfinished._log_destroy_pending = False
+        base.BaseEventLoop.__init__ = begun
         events._event_loop_policy = policy
         names.clear()
         names.update(before)
         events._set_running_loop(loop)
         if loop is not None and swap is not None:
             swap(loop, task)
+        for own in made:
+            with suppress(Exception):
+                for unfinished in tasks.all_tasks(own):
+                    unfinished._log_destroy_pending = False
+                if not own.is_closed() and not own.is_running():
+                    own.close()

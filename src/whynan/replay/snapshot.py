@@ -196,7 +196,7 @@ def restore(state: Rng) -> None:
 
 
 _PUT_BACK: Final = ("numpy.ufunc.extobj", "decimal_context")
-"""Context variables that are as they are to be, by `restore` and by what hears of NumPy's errors."""
+"""What a replay takes over as it is now: `restore` has written it, or who listens to NumPy."""
 
 
 def context_of(state: Rng) -> contextvars.Context:

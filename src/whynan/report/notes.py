@@ -499,6 +499,7 @@ SENTENCES: Final[dict[str, Sentence]] = {
     "outside": _outside,
     "reordered": lambda v: "a reordered initializer" + (f" is {short_text(v['result'])}" if v["known"] else ""),
     "body_begins": lambda v: f"{v['value_name']}{_index(v)} is {short_text(v['result'])} as {v['body']} begins",
+    "made_by_numpy": lambda v: f"NumPy makes {v['bad']}",
     "holds": lambda v: f"{reason(v['origin'])} holds {v['bad']}" + (f" at {_index(v)}" if v["index"] else ""),
     "expression": _expression,
     "bears": lambda v: (

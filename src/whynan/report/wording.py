@@ -451,9 +451,11 @@ def repeats(finding: Finding) -> str:
 
 def maker_text(finding: Finding, before: Finding) -> str:
     """What made what came in, where that was not known ``before`` a fix at it was proved; else nothing."""
-    links = zip(finding.chain, before.chain, strict=False)
-    found = next((one.site for one, other in links if one.role == "cause" and one.site != other.site), None)
-    return "" if found is None else f"by {found.code}, at {found.file}:{found.line}"
+    made = None if finding.data is None else finding.data.computed
+    if made is None or (before.data is not None and before.data.computed == made):
+        return ""
+    place = f"at {made.file}:{made.line}"
+    return place if made.code is None else f"by {made.code}, {place}"
 
 
 def also_text(finding: Finding) -> str:

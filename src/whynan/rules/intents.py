@@ -219,11 +219,6 @@ LOG_BY_ROUNDING: Final = (
     epsilon("logsigmoid(-x) instead of log(1 - sigmoid(x) - eps)", "log(c - sigmoid(x))", "logsigmoid(-x)"),
 )
 """A difference of what is about 1 that is 0 or below by its own rounding is about as large as that is."""
-LOG_OF_QUOTIENT: Final = tuple(
-    reformulation(f"{log}(a) - {log}(b) instead of {log}(a / b)", f"{log}(a / b)", f"{log}(a) - {log}(b)")
-    for log in _LOGARITHMS
-)
-"""The logarithm of a quotient that is out of range, or whose slope is, is the difference of two."""
 LOG_OF_ONE: Final = _logarithms("1 instead of 0 in the logarithm", "where(x == 0, 1, x)")
 """A logarithm is 0 at 0: for products with what is 0 there."""
 LOG1MEXP: Final = (

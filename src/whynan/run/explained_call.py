@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import gc
 from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from whynan.errors import UsageError, WhynanError
+from whynan.replay.live_objects import collect
 from whynan.report.notes import sentence
 from whynan.run.proof.proving import with_surroundings
 from whynan.run.region import exception_text
@@ -216,5 +216,5 @@ class TargetRerunner(CallRerunner):
 
 def _entered(region: Region) -> AbstractContextManager[object]:
     # what an earlier run holds in cycles would be taken for what this one holds at its end
-    gc.collect()
+    collect()
     return region

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from whynan.expr.normal import ONE, NormalForm, add, call, leaf, multiply, power, scale, subtract
+from whynan.expr.normal import ONE, NormalForm, add, call, leaf, multiply, number, power, scale, subtract
 from whynan.expr.structure import contains, fits, matches, operand, sources
 
 A, B, C = map(leaf, "abc")
@@ -61,6 +61,12 @@ def test_a_name_that_is_known_is_that_term_only() -> None:
     assert fits("log(x) * ...", term, x=A)
     assert not fits("log(x) * ...", term, x=B)
     assert fits("C * x", scale(3, add(A, B)), x=add(A, B))
+
+
+def test_what_a_name_stands_for_may_bring_a_function_into_another_form() -> None:
+    assert fits("x * log(sum(x))", multiply(call("exp", A), call("logsumexp", A)))
+    assert list(matches("a * exp(logsigmoid(-x))", number(0), a=number(0)))
+    assert fits("where(x == 1, log(y))", call("where", A, call("log", B)))
 
 
 def test_a_condition_is_about_the_bindings() -> None:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from whynan.replay import live_objects as live_objects_module
 from whynan.replay.live_objects import (
     CACHES,
     SUSPENDED,
+    collect,
     everything,
     is_hidden,
     listed_once,
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 
 REAL = {name: getattr(gc, name) for name in ("freeze", "unfreeze", "get_freeze_count")}
+LISTED = live_objects_module._listed  # pyright: ignore[reportPrivateUsage]
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +36,7 @@ def as_in_a_program(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Nothing is frozen at first, and what is frozen counts."""
     for name, function in REAL.items():
         monkeypatch.setattr(gc, name, function)
+    monkeypatch.setattr(live_objects_module, "_listed", LISTED)
     gc.unfreeze()
     yield
     gc.unfreeze()
@@ -135,3 +139,33 @@ def test_a_tuple_that_is_being_made_grows_meanwhile() -> None:
                 yield number
 
     assert len(tuple(one_after_another())) == 100
+
+
+class Drawing:
+    """What is told when it is collected."""
+
+    def __init__(self, told: list[str]) -> None:
+        self.itself, self.told = self, told
+
+    def __del__(self) -> None:
+        self.told.append("gone")
+
+
+def test_nothing_of_the_program_is_collected_for_a_listing() -> None:
+    """A finalizer may draw a random number, or say something."""
+    told: list[str] = []
+    gc.disable()
+    try:
+        Drawing(told)
+        with listed_once():
+            live_functions(__file__.__eq__)
+            everything()
+            assert not told
+            live_functions(__file__.__eq__)
+        assert not told
+        with listed_once():
+            live_functions(__file__.__eq__)
+            collect()
+            assert told == ["gone"]
+    finally:
+        gc.enable()

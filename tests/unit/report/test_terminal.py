@@ -28,7 +28,7 @@ from tests.unit.report.programs import (
     value,
 )
 from tests.unit.report.strategies import reports
-from whynan.records import Fix, FixVerdict, Replay, Report, Site
+from whynan.records import Data, Fix, FixVerdict, Replay, Report, Site
 from whynan.report.terminal import Shown, render
 
 COLOR_CODE = re.compile(r"\x1b\[[0-9;]*m")
@@ -45,14 +45,18 @@ def test_narrow_and_wide_terminals(name: str, width: int, snapshot: SnapshotAsse
     assert render(REPORTS[name], width=width, source=line_of) == snapshot
 
 
-def test_the_rest_of_a_report_names_what_a_proved_fix_shows_to_have_made_the_data(snapshot: SnapshotAssertion) -> None:
-    before = next(one for one in REPORTS["entered"].findings if any(link.role == "cause" for link in one.chain))
-    maker = Site(file="features.py", line=5, column=22, end_line=5, end_column=39, code="np.log2(f0 / 440)")
-    chain = tuple(link.model_copy(update={"site": maker}) if link.role == "cause" else link for link in before.chain)
-    known = REPORTS["entered"].model_copy(update={"findings": (before.model_copy(update={"chain": chain}),)})
-    rest = render(known, width=80, source=line_of, already=Shown(before))
-    assert rest == snapshot
-    assert "features.py" not in render(REPORTS["entered"], width=80, source=line_of, already=Shown(before))
+@pytest.mark.parametrize("code", ["np.log2(f0 / 440)", None], ids=["told", "redacted"])
+def test_the_rest_of_a_report_names_what_a_proved_fix_shows_to_have_made_the_data(
+    code: str | None, snapshot: SnapshotAssertion
+) -> None:
+    data = Data(kind="numpy", name="notes")
+    before = REPORTS["entered"].findings[0].model_copy(update={"data": data})
+    maker = Site(file="features.py", line=5, column=22, end_line=5, end_column=39, code=code)
+    after = before.model_copy(update={"data": data.model_copy(update={"computed": maker})})
+    known, made = (REPORTS["entered"].model_copy(update={"findings": (one,)}) for one in (before, after))
+    assert render(made, width=80, source=line_of, already=Shown(before)) == snapshot
+    assert "features.py" not in render(known, width=80, source=line_of, already=Shown(before))
+    assert "features.py" not in render(made, width=80, source=line_of, already=Shown(after))
 
 
 def test_show_all_tells_of_what_did_no_harm(snapshot: SnapshotAssertion) -> None:

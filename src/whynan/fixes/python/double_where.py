@@ -145,7 +145,8 @@ def enclosing_selection(reader: Reader, root: ast.expr) -> tuple[ast.expr, tuple
 def selection_of(reader: Reader, birth: Root, *, factors: bool, replaced: bool = False) -> Selection | None:
     """The nearest selection that an expression, or the name that it is given, stands in.
 
-    Only on demand a product with a mask, of one of its ``factors``, and ``nan_to_num``, by which it is ``replaced``.
+    Only on demand: a product with a mask, of which it is one of the ``factors``; and ``nan_to_num``, where what that
+    has ``replaced`` counts as left out.
     """
     path: set[ast.AST] = {birth}
     definitions: list[Definition] = []

@@ -380,11 +380,9 @@ class Writer:
     def _operator(self, name: str, node: ast.Call, match: Match, counts: Mapping[str, int]) -> Written:
         if name == "where" and self._are_numbers(node, match):
             return self.replacement(ast.IfExp(*node.args), match, counts)
-        number = _number_in(node.args[0], match) if name != "where" and node.args else None
-        is_of_numbers = name in _OF_NUMBERS and len(node.args) == 1
-        if number is not None and (not is_of_numbers or number <= 0):
+        if name != "where" and node.args and _number_in(node.args[0], match) is not None:
             raise UnwritableError(f"{ast.unparse(node.args[0])} is a number there")
-        if is_of_numbers and (number is not None or self._are_numbers(node.args[0], match)):
+        if name in _OF_NUMBERS and len(node.args) == 1 and self._are_numbers(node.args[0], match):
             return Written(f"{self._module('math')}.{name}({self.replacement(node.args[0], match, counts).within(1)})")
         values: list[Written] = []
         keywords: dict[str, Written] = {}

@@ -50,16 +50,7 @@ from whynan.rules.facts import (
     row,
     wider_formats_text,
 )
-from whynan.rules.intents import (
-    LOG_OF_QUOTIENT,
-    MAGNITUDE,
-    MEAN_ROOT,
-    NORM,
-    ROOT_OF_PRODUCT,
-    SOFTMAX,
-    reformulation,
-    setting,
-)
+from whynan.rules.intents import MAGNITUDE, MEAN_ROOT, NORM, ROOT_OF_PRODUCT, SOFTMAX, reformulation, setting
 from whynan.rules.wording import Attempt, derivative, exact_attempt, growth_text, operands_text, operator_text
 
 # The result itself is out of range, or a partial sum or product of the same kind.
@@ -137,7 +128,6 @@ RULE = Rule(
     match,
     torch="all",
     fixes=(
-        *LOG_OF_QUOTIENT,
         *(
             reformulation(
                 f"{cast} for the mean square and the product",

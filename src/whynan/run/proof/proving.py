@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from whynan.config import PROOF_SECONDS
 from whynan.ops.table import TORCH
-from whynan.records import APPLICABLE, STATUSES, Fix, FixVerdict, Note
+from whynan.records import APPLICABLE, STATUSES, ChainLink, Fix, FixVerdict, Note
 from whynan.records.report import Source
 from whynan.replay.live_objects import listed_once
 from whynan.report.wording import count_text
@@ -670,18 +670,26 @@ def _made_by(finding: Finding, site: Site | None) -> Finding:
     """A finding of what came in that names the expression which has made it."""
     from whynan.rules.wording import data_text
 
-    if site is None or (finding.data is not None and finding.data.computed is not None):
+    if site is None or finding.data is None or finding.data.computed is not None:
         return finding
-    kinds = {"holds"} if finding.data is not None else {"written_by"}
-    chain = tuple(
-        link.model_copy(update={"site": site}) if link.role == "cause" and link.typed_summary.kind in kinds else link
-        for link in finding.chain
-    )
-    if finding.data is None:
-        return finding.model_copy(update={"chain": chain})
     data = finding.data.model_copy(update={"computed": site})
     message = finding.message.replace(data_text(finding.data), data_text(data), 1)
+    chain = tuple(_made_at(site, link) for link in finding.chain)
     return finding.model_copy(update={"data": data, "message": message, "chain": chain})
+
+
+def _made_at(site: Site, link: ChainLink) -> ChainLink:
+    """What came in, where NumPy has made it; any other link as it is."""
+    said = link.typed_summary
+    if link.role != "cause" or said.kind != "holds":
+        return link
+    return ChainLink(
+        role="cause",
+        op=None,
+        phase=link.phase,
+        site=site,
+        typed_summary=Note.create("made_by_numpy", bad=said.values["bad"]),
+    )
 
 
 def _birth_numbers(finding: Finding) -> tuple[object, ...]:

@@ -246,8 +246,6 @@ class Trials:
         makes_up = candidate.kind != "reformulation"
         # of what is exact wherever it was bad, the loss that was finite may have been the wrong one
         exact = one.verdict.status == "verified" and not makes_up and source.moved is None
-        # and so it was where it is of data that were bad themselves
-        exact = exact or births is not None
         outcome = self.outcome(
             finding, source, candidate.edited, makes_up=makes_up, live=births, exact=exact, mends=one.further
         )
