@@ -126,10 +126,10 @@ def _is_open(term: NormalForm) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _names(term: NormalForm) -> frozenset[str]:
-    """The names in it."""
-    own = (term.name[1:],) if _is_name(term) else ()
-    return frozenset(own).union(*map(_names, term.arguments))
+def _names(structure: NormalForm) -> tuple[str, ...]:
+    """The names in it, each as often as it stands there."""
+    own = (structure.name[1:],) if _is_name(structure) and structure != _OTHERS else ()
+    return (*own, *(name for part in structure.arguments for name in _names(part)))
 
 
 @lru_cache(maxsize=4096)
@@ -139,16 +139,9 @@ def _needed(structure: NormalForm, known: frozenset[str]) -> frozenset[str]:
     Where a name stands in two places, or is known, what it stands for may bring the function around it into another
     form: ``log(sum(x))`` of an exponential is ``logsumexp``.
     """
-    names = list(_every_name(structure))
+    names = _names(structure)
     calls = frozenset(_calls(structure))
     return calls if len({*names, *known}) == len(names) + len(known) else calls - REFORMED
-
-
-def _every_name(structure: NormalForm) -> Iterator[str]:
-    if _is_name(structure) and structure != _OTHERS:
-        yield structure.name[1:]
-    for part in structure.arguments:
-        yield from _every_name(part)
 
 
 def _calls(structure: NormalForm) -> Iterator[str]:
@@ -165,8 +158,7 @@ def _calls(structure: NormalForm) -> Iterator[str]:
 
 def _fill(structure: NormalForm, found: Bindings) -> NormalForm:
     """A structure with what is known in place of the names."""
-    names = _names(structure)
-    if names.isdisjoint(found.terms) and names.isdisjoint(found.numbers):
+    if not any(name in found.terms or name in found.numbers for name in _names(structure)):
         return structure
     if structure.kind == "leaf":
         name = structure.name[1:]

@@ -408,8 +408,7 @@ def causes(finding: Finding, like: Finding | None = None) -> list[str]:
         return told
     # what the birth's own line does, the reader has before them
     line = None if finding.site is None else (finding.site.file, finding.site.line)
-    sites = [places[text] for text in told]
-    elsewhere = [n for n, site in enumerate(sites) if site is not None and (site.file, site.line) != line]
+    elsewhere = [n for n, site in enumerate(places.values()) if site is not None and (site.file, site.line) != line]
     shown = sorted({0, len(told) - 1, *elsewhere[-1:]})
     shown = shown if len(shown) == _CAUSES_SHOWN - 1 else sorted({*shown, len(told) - 2})
     found: list[str] = []
