@@ -28,9 +28,14 @@ def examples(number: int) -> int:
     return min(number, SEEDS) if settings.get_current_profile_name() == SHORT_PROFILE else number
 
 
-def sampled(values: Iterable[Any], each: int) -> list[Any]:
-    """All of them as parameters; but for each n-th, of the full check alone."""
-    return [v if n % each == 0 else pytest.param(v, marks=pytest.mark.full) for n, v in enumerate(values)]
+def sampled(values: Iterable[Any], each: int, mark: pytest.MarkDecorator = pytest.mark.full) -> list[Any]:
+    """All of them as parameters; but for each n-th, of the full check alone, or of what the mark says."""
+    return [v if n % each == 0 else pytest.param(v, marks=mark) for n, v in enumerate(values)]
+
+
+def spread(values: Iterable[Any], each: int) -> list[Any]:
+    """All of them as parameters; but for each n-th, of `make test-rest`."""
+    return sampled(values, each, pytest.mark.breadth)
 
 
 def run_of(item: pytest.Item) -> str:

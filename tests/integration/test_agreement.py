@@ -72,6 +72,7 @@ def test_they_agree(name: str, tmp_path: Path) -> None:
     assert by_run == by_explain
 
 
+@pytest.mark.full
 def test_what_the_target_returns_leaves_it(tmp_path: Path) -> None:
     """The twin, and the one difference: nobody has what a script's function gives."""
     assert both(RETURNED, tmp_path) == [("clean", []), ("nonfinite", [("WN101", 7)])]

@@ -149,6 +149,7 @@ def test_a_report_that_waits_for_its_proof_is_noticed(tmp_path: Path) -> None:
     assert order(ran.text) == ["proof", "born", "verdict"]
 
 
+@pytest.mark.full
 def test_both_parts_are_one_report(tmp_path: Path) -> None:
     program = PROGRAMS["a watched step"]
     whole = run(tmp_path, program, WAITS).text.replace(BEGINS, "")
@@ -159,6 +160,7 @@ def test_both_parts_are_one_report(tmp_path: Path) -> None:
     assert whole.count("  born ") == 1
 
 
+@pytest.mark.full
 def test_a_terminal_has_a_line_of_progress_that_goes(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     text = _CODES.sub("", run(tmp_path, PROGRAMS["a watched step"], terminal=True).text)
     lines = re.findall(r"\r\x1b\[2K([^\r\n]*)", text)
@@ -166,6 +168,7 @@ def test_a_terminal_has_a_line_of_progress_that_goes(tmp_path: Path, snapshot: S
     assert "\x1b[2K" not in run(tmp_path, PROGRAMS["a watched step"]).text
 
 
+@pytest.mark.full
 def test_quiet_nothing_is_shown(tmp_path: Path) -> None:
     ran = run(tmp_path, PROGRAMS["a watched step"], "", "--quiet", terminal=True)
     assert ran.text.replace(BEGINS, "") == ""
@@ -183,6 +186,7 @@ def test_an_interrupt_ends_the_proof_and_the_report_comes(
     assert " ".join(ran.text.replace(BEGINS, "").partition("  fix ")[2].replace(str(tmp_path), "").split()) == snapshot
 
 
+@pytest.mark.full
 def test_a_program_that_would_go_on_is_interrupted(tmp_path: Path) -> None:
     ran = run(tmp_path, PROGRAMS["a watched step"], INTERRUPTED, "--on-nonfinite", "continue")
     assert "KeyboardInterrupt" in ran.text
@@ -190,6 +194,7 @@ def test_a_program_that_would_go_on_is_interrupted(tmp_path: Path) -> None:
     assert {fix["why"] for fix in ran.fixes} == {"not tried (interrupted)"}
 
 
+@pytest.mark.full
 def test_an_error_in_a_proof_leaves_the_finding(tmp_path: Path) -> None:
     ran = run(tmp_path, PROGRAMS["a watched step"], FAILS)
     assert ran.status == 1
@@ -198,6 +203,7 @@ def test_an_error_in_a_proof_leaves_the_finding(tmp_path: Path) -> None:
     assert {fix["status"] for fix in ran.fixes} == {"unverified"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("option", sampled(["continue", "raise"], 2))
 def test_what_does_not_stop_ends_as_it_did(option: str, tmp_path: Path) -> None:
     ran = run(tmp_path, PROGRAMS["a watched step"], "", "--on-nonfinite", option)
@@ -205,6 +211,7 @@ def test_what_does_not_stop_ends_as_it_did(option: str, tmp_path: Path) -> None:
     assert order(ran.text) == (["proof", "born", "verdict"] if option == "continue" else ["born", "proof", "verdict"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("bad", sampled(["0", "2"], 2))
 def test_what_a_program_says_as_it_ends_itself_comes_after_the_verdict_of_its_finding(bad: str, tmp_path: Path) -> None:
     text = run(tmp_path, TRAINING.replace("BAD", bad).replace("GUARD", GUARD)).text

@@ -93,6 +93,7 @@ def test_a_trace_that_misses_events_is_not_timed() -> None:
         check(QUICK[0].build, late)
 
 
+@pytest.mark.full
 def test_a_refusal_is_said_and_fails_the_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

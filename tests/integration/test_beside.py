@@ -127,6 +127,7 @@ ENDS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [n if n in SAMPLE else pytest.param(n, marks=FULL) for n in ENDS])
 def test_a_program_that_ends_over_its_bad_loss_is_explained(name: str, tmp_path: Path) -> None:
     rest, status = ENDS[name]
@@ -140,6 +141,7 @@ def test_a_program_that_ends_over_its_bad_loss_is_explained(name: str, tmp_path:
     assert "2 steps watched" in ran.err
 
 
+@pytest.mark.full
 def test_a_bad_batch_that_is_passed_over_by_the_program_is_an_error(tmp_path: Path) -> None:
     ran = run(tmp_path, "fit(6, bad=[4], guard=lambda loss: not torch.isfinite(loss))\nprint('done')")
     finding = ran.only()
@@ -165,6 +167,7 @@ def test_a_program_that_passes_over_a_bad_batch_may_go_on(tmp_path: Path) -> Non
     assert (ran.status, ran.out, ran.report["verdict"]) == (1, "skipped inf\n", "nonfinite")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("options", "status"), [((), 0), pytest.param(("--strict",), 1, marks=FULL)])
 def test_a_bad_number_that_is_only_printed_is_a_warning(options: tuple[str, ...], status: int, tmp_path: Path) -> None:
     """The twin: a number that was read, and on which nothing is decided."""
@@ -193,6 +196,7 @@ with torch.no_grad():
 """
 
 
+@pytest.mark.full
 def test_a_first_evaluation_is_looked_at_as_it_runs(tmp_path: Path) -> None:
     ran = run(tmp_path, EVALUATES)
     finding = ran.only()
@@ -219,6 +223,7 @@ print("not reached")
 """
 
 
+@pytest.mark.full
 def test_a_later_evaluation_that_gives_something_bad_is_run_again(tmp_path: Path) -> None:
     ran = run(tmp_path, EVALUATES_LATER)
     finding = ran.only()
@@ -251,7 +256,7 @@ with torch.no_grad():
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_what_a_step_spoilt_for_an_evaluation_is_told_where_it_was_born(tmp_path: Path) -> None:
     """A buffer that turns NaN in a step whose loss and gradients are finite, and is read by the evaluation alone."""
     ran = run(tmp_path, STATISTICS.replace("SPREAD", "std(0)"))
@@ -268,6 +273,7 @@ def test_after_a_bad_evaluation_a_program_may_go_on(tmp_path: Path) -> None:
     assert (ran.status, ran.out, ran.only()["step"]) == (1, "not reached\n", 9)
 
 
+@pytest.mark.full
 def test_a_wrong_finite_output_of_an_evaluation_is_a_warning(tmp_path: Path) -> None:
     rest = """
     class Half(nn.Module):
@@ -370,6 +376,7 @@ for step in range(1, 7):
 """
 
 
+@pytest.mark.full
 def test_a_kill_in_a_replay_leaves_a_readable_trace(tmp_path: Path) -> None:
     script, trace = tmp_path / "train.py", tmp_path / "trace"
     script.write_text(TRAINS + KILLED, encoding="utf-8")
@@ -384,6 +391,7 @@ def test_a_kill_in_a_replay_leaves_a_readable_trace(tmp_path: Path) -> None:
     assert sorted(path.name for path in trace.glob("replay-*")) == ["replay-1"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("redact", [pytest.param((), marks=FULL), ("--redact",)])
 def test_the_trace_of_a_watched_run_tells_what_the_run_told(redact: tuple[str, ...], tmp_path: Path) -> None:
     trace = tmp_path / "trace"

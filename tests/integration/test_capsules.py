@@ -99,12 +99,14 @@ def test_the_second_run_of_a_program_packs_it_too() -> None:
     assert main(["replay", "c", "--quiet"]) == 1
 
 
+@pytest.mark.full
 def test_a_clean_program_leaves_no_folder() -> None:
     Path("train.py").write_text(TRAIN.format(step=9, loss=FORWARD))
     assert run("run", "--capsule", "c", "train.py").returncode == 0
     assert not Path("c").exists()
 
 
+@pytest.mark.full
 def test_a_program_that_goes_elsewhere_leaves_it_where_it_was_wanted() -> None:
     Path("deep").mkdir()
     Path("train.py").write_text(f"import os\nos.chdir('deep')\n{TRAIN.format(step=0, loss=FORWARD)}")

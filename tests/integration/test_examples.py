@@ -58,6 +58,7 @@ def causes(finding: dict[str, Any]) -> list[str]:
     return [link["summary"] for link in finding["chain"] if link["role"] == "cause"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", sampled())
 def test_the_readme_shows_what_the_program_prints(name: str) -> None:
     run = plain(name)
@@ -65,6 +66,7 @@ def test_the_readme_shows_what_the_program_prints(name: str) -> None:
     assert run.out == shown(name)["plain"], ANEW
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", sampled())
 def test_the_mend_is_clean_and_works(name: str) -> None:
     run = watched(name, "--fixed")
@@ -86,6 +88,7 @@ def test_no_example_knows_of_whynan(name: str) -> None:
     assert "whynan" not in (ROOT / "examples" / name / "train.py").read_text(encoding="utf-8")
 
 
+@pytest.mark.full
 def test_one_finite_loss_is_followed_by_nan() -> None:
     first, *later = losses(plain("gem_pooling"))
     assert math.isfinite(first)
@@ -104,6 +107,7 @@ def test_a_finite_loss_with_nan_gradients_is_explained_and_mended(snapshot: Snap
     assert finding["fixes"][0]["verdict"]["status"] == "verified"
 
 
+@pytest.mark.full
 def test_an_epsilon_for_zeros_does_not_help_beside_the_origin(snapshot: SnapshotAssertion) -> None:
     run, finding = explained("phase_head", snapshot)
     assert run.status == 1
@@ -124,6 +128,7 @@ def test_an_epsilon_for_zeros_does_not_help_beside_the_origin(snapshot: Snapshot
     assert gradients == {"gain.0.weight", "gain.0.bias", "gain.2.weight", "gain.2.bias"}
 
 
+@pytest.mark.full
 def test_the_dirty_sample_is_named(snapshot: SnapshotAssertion) -> None:
     run, finding = explained("dirty_masks", snapshot)
     assert run.status == 1
@@ -138,6 +143,7 @@ def test_the_dirty_sample_is_named(snapshot: SnapshotAssertion) -> None:
     assert {reach["kind"] for reach in finding["reaches"]} == {"loss", "gradient"}
 
 
+@pytest.mark.full
 def test_a_wrong_finite_output_is_a_warning(snapshot: SnapshotAssertion) -> None:
     run, finding = explained("rmsnorm_fp16", snapshot)
     assert run.status == 0
@@ -151,12 +157,14 @@ def test_a_wrong_finite_output_is_a_warning(snapshot: SnapshotAssertion) -> None
     assert [(reach["kind"], reach["total"]) for reach in finding["reaches"]] == [("output", 512 * 6)]
 
 
+@pytest.mark.full
 def test_a_warning_counts_where_it_is_asked_for() -> None:
     run = watched("rmsnorm_fp16", strict=True)
     assert run.status == 1
     assert run.document["run"]["exit_status"] == {"script": 0, "whynan": 1}
 
 
+@pytest.mark.full
 def test_squares_that_underflow_are_named_as_the_cause(snapshot: SnapshotAssertion) -> None:
     run, finding = explained("underflow_cosine", snapshot)
     assert run.status == 1

@@ -124,6 +124,7 @@ def test_a_fix_of_a_program_that_has_ended_is_proved(tmp_path: Path) -> None:
     assert "--rerun" not in done.stderr
 
 
+@pytest.mark.full
 def test_what_runs_at_the_end_runs_once(tmp_path: Path) -> None:
     after = "import atexit\natexit.register(lambda: print('bye'))\ntorch.save(found, 'found.pt')"
     done, report = run(tmp_path, SCRIPT.format(after=after))
@@ -182,6 +183,7 @@ del held
 """
 
 
+@pytest.mark.full
 def test_state_of_other_modules_is_put_back_and_what_ends_ends_once(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("COUNT = []\n\n\ndef called():\n    COUNT.append(1)\n", encoding="utf-8")
     done, report = run(tmp_path, STATE)
@@ -192,6 +194,7 @@ def test_state_of_other_modules_is_put_back_and_what_ends_ends_once(tmp_path: Pa
     assert once == (tmp_path / "closed").read_text() == "closed "
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "opened",
     [
@@ -231,6 +234,7 @@ def test_no_proof_is_made_where_none_is_wanted(tmp_path: Path) -> None:
     assert best(report)["why"] == "no proof was asked for (--no-proof)"
 
 
+@pytest.mark.full
 def test_a_first_step_that_bears_bad_numbers_itself_is_replayed_with_its_fix(tmp_path: Path) -> None:
     _, report = run(tmp_path, OPTIMIZER)
     assert report["findings"][0]["phase"] == "optimizer"
@@ -278,6 +282,7 @@ for step in range(12):
 """
 
 
+@pytest.mark.full
 def test_a_later_step_that_bears_bad_numbers_itself_is_led_back_from_the_start(tmp_path: Path) -> None:
     """Watched steps keep no copies of the weights: the program is run again from its first operation, to that step."""
     done, report = run(tmp_path, LATER)
@@ -384,6 +389,7 @@ for step in range(6):
 """
 
 
+@pytest.mark.full
 def test_weights_that_a_step_has_made_nan_are_no_other_finding_where_they_are_printed(tmp_path: Path) -> None:
     _, report = run(tmp_path, TUNED)
     (finding,) = report["findings"]
@@ -418,7 +424,7 @@ for step in range(3):
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_what_is_bad_before_the_first_step_is_mended_where_it_was_made(tmp_path: Path) -> None:
     """A replay of the step alone does not come to the edit: the program is replayed from its first operation."""
     done, report = run(tmp_path, PREPARED)
@@ -455,7 +461,7 @@ for step in range(2):
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_program_that_was_stopped_ahead_of_its_own_exception_is_replayed(tmp_path: Path) -> None:
     """Without the change it would raise further on, where it has not come to."""
     _, report = run(tmp_path, REFUSED)
@@ -492,7 +498,7 @@ weight = torch.ones(2, requires_grad=True)
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_numpy_mend_is_proved_where_nothing_has_loaded_the_compiler(tmp_path: Path) -> None:
     _, report = run(tmp_path, ARRAYS)
     fixes = report["findings"][0]["fixes"]
@@ -510,7 +516,7 @@ print(found.mean().item())
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_fix_that_was_judged_on_no_operands_is_not_said_to_hold_on_them(tmp_path: Path) -> None:
     _, report = run(tmp_path, COUNTED)
     verdict = best(report)
@@ -541,7 +547,7 @@ for size in [{first}, 3]:
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 @pytest.mark.parametrize("steps", [0, 3])
 @pytest.mark.parametrize(("first", "status"), [(-1, "guarded"), (3, "unverified")])
 def test_an_edit_with_which_the_bad_number_is_not_read_at_all_is_no_mend(
@@ -655,7 +661,7 @@ for i in range(3):
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_an_edit_of_more_lines_leaves_the_loop_below_it_where_the_edited_text_has_it(tmp_path: Path) -> None:
     """Behind the first birth is that of the loop, which the first run has too: both are mended as one."""
     _, report = run(tmp_path, TWO_PLACES)

@@ -172,6 +172,7 @@ def test_one_report_names_the_rank_and_the_line_that_were_first(expected: Expect
     assert done.stderr.count("1 error (") == 1
 
 
+@pytest.mark.full
 def test_an_element_of_a_weight_in_parts_is_told_by_its_index_in_the_whole(tmp_path: Path) -> None:
     done = ran(tmp_path / "bad", "parts", "bad")
     assert done.report is not None, done.stderr
@@ -270,7 +271,7 @@ def test_a_fix_is_proved_where_all_ranks_go_on_with_it(proof: Proof, tmp_path: P
     assert {rank["end"] for rank in done.report["run"]["ranks"]} == {"stopped"}
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_fix_that_edits_several_files_is_proved_by_all_ranks(tmp_path: Path) -> None:
     done = ran(tmp_path / "apart", "apart")
     assert done.report is not None, done.stderr
@@ -328,7 +329,7 @@ def test_a_weight_that_is_spoilt_and_read_no_more_is_told_on_each_rank(mode: str
         assert (transfer["operation"], transfer["sender"], transfer["receivers"]) == ("broadcast", 0, [1])
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_buffer_that_came_to_the_others_is_led_back_to_the_rank_that_spoilt_it(tmp_path: Path) -> None:
     done = ran(tmp_path / "level", "level")
     assert done.report is not None, done.stderr

@@ -81,6 +81,7 @@ def here(ran: Path, tmp_path: Path) -> Path:
     return shutil.copytree(ran, tmp_path / "here")
 
 
+@pytest.mark.full
 def test_without_proofs_the_report_comes_at_once_and_says_so(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)
     done = whynan(tmp_path, "run", "--no-proof", "--json", "report.json", "train.py")
@@ -129,6 +130,7 @@ def test_an_argument_is_given_where_the_optimizer_is_constructed(tmp_path: Path)
     assert "in the file already" in whynan(tmp_path, "fix", "report.json", "--apply", "--yes").stderr
 
 
+@pytest.mark.full
 def test_the_program_as_it_is_ends_with_bad_parameters(here: Path) -> None:
     assert trained(here) == "False\n"
 
@@ -145,6 +147,7 @@ def test_the_best_fix_is_made_and_the_program_runs_on_with_it(here: Path) -> Non
     assert whynan(here, "run", "--quiet", "train.py").returncode == 0
 
 
+@pytest.mark.full
 def test_the_fix_that_is_chosen_is_made(here: Path) -> None:
     number = number_of(here, "log_softmax(-1)")
     assert whynan(here, "fix", "report.json", "--apply", "--yes", "--choose", str(number)).returncode == 0
@@ -152,6 +155,7 @@ def test_the_fix_that_is_chosen_is_made(here: Path) -> None:
     assert trained(here) == "True\n"
 
 
+@pytest.mark.full
 def test_a_second_application_changes_nothing(here: Path) -> None:
     whynan(here, "fix", "report.json", "--apply", "--yes")
     once = {path.name: path.read_bytes() for path in here.glob("train*")}
@@ -161,6 +165,7 @@ def test_a_second_application_changes_nothing(here: Path) -> None:
     assert {path.name: path.read_bytes() for path in here.glob("train*")} == once
 
 
+@pytest.mark.full
 def test_the_patch_is_one_that_git_applies(here: Path) -> None:
     assert whynan(here, "fix", "report.json", "--patch", "fix.patch").returncode == 0
     assert (here / "train.py").read_text() == PROGRAM
@@ -328,6 +333,7 @@ def test_a_first_step_that_draws_as_it_calls_its_module_has_its_fix_proved(tmp_p
     assert proved(tmp_path, "torch.log(out[:, 0]).mean()")[0][0] == "guarded"
 
 
+@pytest.mark.full
 def test_a_guard_that_moves_the_loss_of_a_step_of_which_only_gradients_are_bad_is_rejected(tmp_path: Path) -> None:
     found = proved(tmp_path, "ratio(out[:, 0] + 1, out[:, 1]).mean()")
     assert any(why.startswith("run with it, the loss of the step is ") for _, why in found)

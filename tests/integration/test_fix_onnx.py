@@ -56,6 +56,7 @@ def _document(folder: Path, name: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.full
 def test_the_report_has_a_verified_fix(here: Path) -> None:
     (finding,) = _document(here, "report.json")["findings"]
     assert finding["fixes"][0]["verdict"]["status"] == "verified"

@@ -153,6 +153,7 @@ def test_a_guard_that_stops_is_an_error_and_its_change_is_proved(name: str, bad:
     assert "done" not in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "program", [p if p.stem == "while_true" else pytest.param(p, marks=FULL) for p in PROGRAMS], ids=lambda p: p.stem
 )
@@ -164,6 +165,7 @@ def test_a_guard_in_a_loop_of_another_kind_is_an_error(program: Path, tmp_path: 
     assert done.returncode == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [n if n == "method" else pytest.param(n, marks=FULL) for n in GUARDS])
 def test_a_guard_that_lets_all_pass_is_clean(name: str, tmp_path: Path) -> None:
     """The twin: the same program, whose losses are finite."""
@@ -171,6 +173,7 @@ def test_a_guard_that_lets_all_pass_is_clean(name: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, report["verdict"]) == (0, "done\n", "clean"), done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("stops", "status", "words"),
     [pytest.param("sys.exit(5)", 5, "ends the program", marks=FULL), ("break", 1, "leaves its loop")],
@@ -185,6 +188,7 @@ def test_a_program_that_stops_for_the_norm_of_its_gradients_has_an_error(
     assert f"{words} because what it tests of the gradients is NaN" in done.stderr
 
 
+@pytest.mark.full
 def test_a_step_that_is_skipped_for_the_norm_of_its_gradients_is_no_finding(tmp_path: Path) -> None:
     """The twin: what is discarded harms nothing."""
     done, report, _ = told(tmp_path, NORM.format(stops="continue"), "--no-proof")

@@ -93,7 +93,7 @@ def train(bad: int | None, tmp_path: Path, **more: Any) -> tuple[Report, int, nn
 FRAMEWORKS = {"lightning": fit, "transformers": train}
 
 
-@pytest.mark.proof
+@pytest.mark.full
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_a_bad_step_is_explained_left_out_and_the_last(name: str, tmp_path: Path) -> None:
     report, steps, model = FRAMEWORKS[name](BAD, tmp_path)

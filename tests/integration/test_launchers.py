@@ -105,7 +105,7 @@ def test_those_of_accelerate_stop_together(tmp_path: Path) -> None:
     assert {rank["end"] for rank in done.report["run"]["ranks"]} <= {"stopped", "blocked"}
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_step_of_accelerate_at_whose_end_its_loader_is_over_is_replayed(tmp_path: Path) -> None:
     pytest.importorskip("accelerate")
     launcher = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")

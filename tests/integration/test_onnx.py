@@ -159,6 +159,7 @@ def test_the_worst_of_several_cases_is_told(tmp_path: Path) -> None:
     assert "of 6 cases" in ran.out
 
 
+@pytest.mark.full
 def test_a_stripped_model_is_told_of_by_names(ratio: Path, tmp_path: Path) -> None:
     stripped = onnx.load(ratio / "ratio.onnx")
     for node in stripped.graph.node:

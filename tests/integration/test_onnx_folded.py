@@ -32,6 +32,7 @@ def test_infinity_of_constants_alone_is_a_birth(tmp_path: Path, snapshot: Snapsh
     assert ran.out == snapshot
 
 
+@pytest.mark.full
 def test_births_of_constants_alone_are_those_of_the_graph_as_written(tmp_path: Path) -> None:
     path = model(tmp_path, QUOTIENT, "x", "out", ("w", np.array([[1, 0, 3]], np.float32)))
 

@@ -36,6 +36,7 @@ def crashing(folder: Path) -> str:
     return model(folder, nodes, "x", "out", ("zero", np.float32(0)))
 
 
+@pytest.mark.full
 def test_a_crash_is_that_of_one_case(tmp_path: Path) -> None:
     name = crashing(tmp_path)
     alone = run(tmp_path, name, "-i", "x=ones")

@@ -91,6 +91,7 @@ def test_a_bad_number_ends_a_program_and_gives_the_exit_status(program: Program,
     assert found.stderr == b""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("program", _parameters(BAD))
 def test_a_program_that_may_continue_goes_on_to_its_end(program: Program, workplace: Workplace) -> None:
     expected = workplace.by_python(program, OWN_ERRORS_RAISE)
@@ -111,6 +112,7 @@ def _runs_on(failure: Failure, workplace: Workplace, copy: Copy) -> list[str]:
     return said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("failure", [pytest.param(f, id=f.name, marks=[] if f.sample else FULL) for f in FAILURES])
 def test_a_failure_inside_is_said_once_and_the_program_runs_on(
     failure: Failure, workplace: Workplace, copy: Copy
@@ -137,6 +139,7 @@ def test_a_harm_is_noticed(harm: str, workplace: Workplace, copy: Copy) -> None:
     assert where in [text.partition(":")[0] for text in told]
 
 
+@pytest.mark.full
 def test_a_failure_that_nobody_hears_of_is_noticed(workplace: Workplace, copy: Copy) -> None:
     (failure,) = [f for f in FAILURES if f.change.function == "report_of" and f.program == "-m shapes.fit"]
     copy.make(failure.change, Change("faults.py", "report_internal_error", "return", 0))
@@ -144,6 +147,7 @@ def test_a_failure_that_nobody_hears_of_is_noticed(workplace: Workplace, copy: C
     assert without_warnings(found)[1] == []
 
 
+@pytest.mark.full
 def test_a_run_that_looks_at_nothing_is_noticed(workplace: Workplace, copy: Copy) -> None:
     copy.make(Change("run/controller.py", "Controller.begin", "return", 0))
     workplace.by_whynan(NAMED["-m shapes.fit"], copy.environment)

@@ -162,6 +162,7 @@ def test_the_plugin_is_found_by_pytest_and_can_be_left_out(pytester: pytest.Pyte
     without.stderr.fnmatch_lines(["*unrecognized arguments: --whynan*"])
 
 
+@pytest.mark.full
 def test_the_reports_come_through_xdist_once_and_in_colour(pytester: pytest.Pytester) -> None:
     write(pytester.path, BAD)
     done = pytester.runpytest_subprocess("--whynan", "--whynan-all", "-n", "2", "--color=yes", "-p", "no:cacheprovider")
@@ -199,6 +200,7 @@ def test_other_ways_of_showing(arguments: list[str], there: list[str], not_there
         assert text not in done.stdout
 
 
+@pytest.mark.full
 def test_a_configuration_holds_wherever_a_test_goes(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -303,6 +305,7 @@ def test_an_interruption_is_none_of_whynans(how: str, said: str, status: int, tm
     assert "INTERNALERROR" not in done.stdout
 
 
+@pytest.mark.full
 def test_the_debugger_opens_where_the_bad_number_is_used(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -339,6 +342,7 @@ def norm(x):
 """
 
 
+@pytest.mark.full
 def test_the_tests_of_the_guide_pass(tmp_path: Path) -> None:
     blocks = re.findall(r"```python\n(def test_.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     write(tmp_path, BEFORE + "\n\n".join(blocks))

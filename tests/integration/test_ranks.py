@@ -90,6 +90,7 @@ def verdict_of(case: tuple[str, ...], mode: str) -> str | None:
     return "clean" if case[-1] == "-1" else None
 
 
+@pytest.mark.full
 @cases(*SAMPLE)
 def test_ranks_run_bit_for_bit_as_alone_and_have_one_report(case: tuple[str, ...], mode: str, tmp_path: Path) -> None:
     alone = ranks(tmp_path / "alone", *case)
@@ -108,6 +109,7 @@ def test_ranks_run_bit_for_bit_as_alone_and_have_one_report(case: tuple[str, ...
         assert (first["site"]["code"], first["rank"]) == ("spread.sqrt()", 0)
 
 
+@pytest.mark.full
 @cases((CASES[3], "watch"))
 def test_where_it_is_asked_for_each_rank_has_a_report_of_its_own(
     case: tuple[str, ...], mode: str, tmp_path: Path

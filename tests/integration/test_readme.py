@@ -29,7 +29,7 @@ def test_the_readme_shows_what_is_really_printed(block: str) -> None:
     assert readme.shown(block) == readme.PRODUCERS[block](), f"run: python {Path(readme.__file__).relative_to(ROOT)}"
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_the_page_on_fixes_shows_what_is_really_printed_of_a_run() -> None:
     shown = readme.without_rounding(readme.shown("run"))
     assert shown == readme.without_rounding(readme.run()), f"run: python {Path(readme.__file__).relative_to(ROOT)}"

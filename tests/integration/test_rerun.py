@@ -175,6 +175,7 @@ def test_random_numbers_that_nobody_has_seeded_are_the_same(tmp_path: Path) -> N
     assert best(report_of(tmp_path, text))[0] == "verified"
 
 
+@pytest.mark.full
 def test_a_program_that_is_never_the_same_proves_nothing(tmp_path: Path, snapshot: SnapshotAssertion) -> None:
     text = bug("import time").replace("[1.0, 2.0]])", "[1.0, 2.0]]) * (time.time_ns() % 1e6)")
     report = report_of(tmp_path, text)

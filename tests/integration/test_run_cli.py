@@ -269,6 +269,7 @@ def test_a_closed_stream_changes_nothing(stream: str, folder: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_a_report_that_cannot_be_shown_still_gives_the_exit_status(folder: Path) -> None:
     assert _run(folder, "--json", "report.json", "deaf.py").returncode == 1
     assert json.loads((folder / "report.json").read_text(encoding="utf-8"))["verdict"] == "nonfinite"
@@ -284,6 +285,7 @@ def test_a_document_on_the_output_comes_after_what_the_program_wrote_there(folde
     assert not (folder / "-").exists()
 
 
+@pytest.mark.full
 def test_a_document_is_whole_and_its_owners_alone(folder: Path) -> None:
     done = _run(folder, "--quiet", "--json", "report.json", "stepping.py")
     assert (done.returncode, done.stdout, done.stderr) == (1, "0\n", "")
@@ -294,17 +296,20 @@ def test_a_document_is_whole_and_its_owners_alone(folder: Path) -> None:
     assert report["findings"][0]["step"] == 2
 
 
+@pytest.mark.full
 def test_what_a_baseline_knows_is_no_error(folder: Path) -> None:
     _run(folder, "--quiet", "--json", "report.json", "bad.py")
     assert _run(folder, "--quiet", "--baseline", "report.json", "bad.py").returncode == 0
 
 
+@pytest.mark.full
 def test_an_error_may_be_raised_at_the_programs_own_line(folder: Path, snapshot: SnapshotAssertion) -> None:
     done = _run(folder, "--quiet", "--on-nonfinite", "raise", "stepping.py")
     assert (done.returncode, done.stdout) == (1, "0\n")
     assert done.stderr.replace(str(folder), "...") == snapshot
 
 
+@pytest.mark.full
 def test_a_debugger_without_a_keyboard_ends(folder: Path) -> None:
     done = _run(folder, "--quiet", "--pdb", "stepping.py")
     assert done.returncode == 1

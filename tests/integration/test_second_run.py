@@ -150,6 +150,7 @@ def test_the_programs_own_end_is_kept(tmp_path: Path) -> None:
 # -- not run again ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_without_the_option_the_program_runs_once_and_the_report_names_it(
     tmp_path: Path, snapshot: SnapshotAssertion
 ) -> None:
@@ -166,6 +167,7 @@ def test_without_the_option_the_program_runs_once_and_the_report_names_it(
 # -- not believed ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_a_run_of_other_numbers_is_not_used(tmp_path: Path) -> None:
     done = _run(tmp_path, _program(seed="torch.manual_seed(time.time_ns())"))
     assert _refused(done) == "a second run was not used: other weights than in the first run"

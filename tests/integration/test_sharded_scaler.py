@@ -49,12 +49,14 @@ def report(folder: Path, *, scale: str, spoils: bool) -> dict[str, Any]:
     return json.loads((folder / "r.json").read_text())
 
 
+@pytest.mark.full
 def test_the_steps_that_it_skips_are_counted_and_no_finding(tmp_path: Path) -> None:
     found = report(tmp_path, scale="2.0**40", spoils=False)
     assert found["verdict"] == "clean"
     assert found["coverage"]["skipped_steps"] > 10
 
 
+@pytest.mark.full
 def test_a_scale_that_falls_in_vain_names_what_was_born(tmp_path: Path) -> None:
     found = report(tmp_path, scale="2.0**12", spoils=True)
     finding = found["findings"][0]

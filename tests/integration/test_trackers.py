@@ -129,6 +129,7 @@ def _axes(folder: Path) -> dict[str, str]:
     return {metric.name: metric.step_metric for metric in metrics if metric.step_metric}
 
 
+@pytest.mark.breadth
 def test_the_numbers_join_the_rows_that_the_program_logs_to_wandb(run: Any, tmp_path: Path) -> None:
     rows = train(wandb.sink(), lambda n: run.log({"mine": n}))
     assert run.step == STEPS
@@ -201,6 +202,7 @@ def _metrics(library: Any, run_id: str) -> dict[tuple[int, str], float]:
     return {(m.step, name): m.value for name in names for m in client.get_metric_history(run_id, name)}
 
 
+@pytest.mark.breadth
 def test_mlflow_has_each_number_at_its_step_in_the_active_run(library: Any) -> None:
     with library.start_run() as active:
         rows = train(mlflow.sink())

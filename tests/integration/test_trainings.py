@@ -141,6 +141,7 @@ def test_there_are_twenty_trainings() -> None:
     assert SCRIPTS.keys() >= {*SAMPLE}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in SAMPLE else FULL) for n in SCRIPTS])
 def test_the_bad_step_of_a_training_is_explained_at_its_line(
     name: str, look: Callable[[Path], Found], tally: Tally
@@ -181,6 +182,7 @@ def test_another_expectation_is_noticed(
     assert [harm.partition(":")[0] for harm in harms(copy, report)] == [told]
 
 
+@pytest.mark.full
 def test_a_training_without_the_bad_sample_ends_clean(tmp_path: Path) -> None:
     copy = _changed("gan", tmp_path, "points[77] = torch.tensor([2000.0, 2000.0])", "points[77] = points[76]")
     found = _watched(copy, tmp_path)

@@ -64,7 +64,7 @@ def file_of(folder: Path, name: str, form: str | None) -> str | None:
     return str(folder / (f"{name}.pt2" if form == "program" else f"{name}-{form}.onnx"))
 
 
-@pytest.mark.parametrize("name", sampled(MODELS, 2))
+@pytest.mark.parametrize("name", sampled(MODELS, 4))
 @pytest.mark.parametrize(("a", "b", "setting"), PAIRS)
 def test_two_forms_of_one_model_agree(
     name: str, a: str, b: str | None, setting: dict[str, Any], folder: Path, tally: Tally

@@ -46,6 +46,7 @@ def _share(found: list[tuple[Row, Mended]]) -> float:
     return sum(m.right for _, m in found) / len(found)
 
 
+@pytest.mark.full
 def test_the_hazards_with_a_known_rewrite_are_mended(tmp_path: Path, tally: Tally) -> None:
     found = _tried(REWRITTEN, ("function",), tmp_path)
     _told("fixes of hazards with a known rewrite", found, tally)

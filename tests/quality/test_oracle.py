@@ -38,6 +38,7 @@ def test_a_sample_of_torchs_operators_agrees(tally: Tally) -> None:
     assert all(one.agreed for one in found)
 
 
+@pytest.mark.full
 def test_a_sample_of_onnxs_operators_agrees(tally: Tally) -> None:
     found = [swept_node(name, cases) for name, cases in of_one_node(sample()).items()]
     assert not _judged(found, f"{NODES} (sample)", tally)

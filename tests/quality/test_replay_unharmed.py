@@ -71,7 +71,7 @@ for _name in SPARED:
 
 
 @pytest.mark.usefixtures("without_proofs")
-@pytest.mark.parametrize("key", sampled(sorted(FUNCTIONS), 20))
+@pytest.mark.parametrize("key", sampled(sorted(FUNCTIONS), 50))
 def test_a_function_of_the_replay_that_fails_changes_nothing(
     key: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

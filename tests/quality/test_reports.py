@@ -51,6 +51,7 @@ def test_a_sample_has_its_verdict_and_line(report: Any, tmp_path: Path) -> None:
     assert not any(answers(elsewhere, bug)[question] for question in ("line", "rule", "one finding"))
 
 
+@pytest.mark.full
 def test_a_healthy_program_has_no_right_answer(tmp_path: Path) -> None:
     """What is told of a program without a defect would be wrong of one that has it."""
     report = SAMPLE[0]

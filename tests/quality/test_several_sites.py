@@ -178,7 +178,7 @@ def _hold_trained(program: Program, wrong: Sequence[Wrong], folder: Path, tally:
     assert not missed, program.name
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_a_training_is_mended_at_both_sites_or_not_at_all(tmp_path: Path, tally: Tally) -> None:
     _hold_trained(TRAININGS[0], [*TRAININGS[0].wrong][::12], tmp_path, tally)
 
@@ -199,6 +199,7 @@ def _same(*_: object) -> bool:
     return True
 
 
+@pytest.mark.full
 def test_a_proof_that_takes_any_moved_text_for_the_same_lets_a_wrong_one_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from tests.quality.unharmed import DOORS, Calls, Forced, Outcome, Place, bare, functions, harm, standing, traced
 from tests.quality.unharmed_programs import BY_NAME, PROGRAMS, Program
+from tests.selection import sampled
 from whynan import faults
 from whynan.capture.provenance import arrays, damage
 from whynan.capture.torch import dispatch_mode
@@ -182,7 +183,7 @@ def _sample(name: str) -> list[tuple[Place, int, type[BaseException]]]:
     return points[::12]
 
 
-@pytest.mark.parametrize("name", list(BY_NAME))
+@pytest.mark.parametrize("name", sampled(BY_NAME, 4))
 def test_a_failure_in_a_sample_of_the_calls_harms_nothing(name: str, tally: Tally) -> None:
     _fail_all(BY_NAME[name], _sample(name), tally)
 

@@ -458,7 +458,7 @@ def _calls_at_the_bad_step(key: str) -> range:
 
 
 @pytest.mark.usefixtures("as_at_a_users", "without_proofs")
-@pytest.mark.parametrize("key", sampled(sorted(FUNCTIONS.keys() - MAKERS), 20))
+@pytest.mark.parametrize("key", sampled(sorted(FUNCTIONS.keys() - MAKERS), 60))
 def test_what_fails_while_a_bad_step_is_explained_changes_nothing(key: str) -> None:
     bare, before = _run_bad(_bare), standing()
     harms: list[str] = []
@@ -543,6 +543,7 @@ def _grown(held: Callable[[int], tuple[int, int, tuple[int, ...]]]) -> tuple[int
 
 
 # thousands of steps like those of the trainings above, in which there is no line to cover anew
+@pytest.mark.full
 @pytest.mark.no_cover
 @pytest.mark.parametrize("around", [_watched, _deferred])
 def test_a_long_training_holds_no_more_than_a_short_one(around: Callable[[Any], AbstractContextManager[Any]]) -> None:
@@ -552,6 +553,7 @@ def test_a_long_training_holds_no_more_than_a_short_one(around: Callable[[Any], 
     assert max(caches) <= 2
 
 
+@pytest.mark.full
 @pytest.mark.no_cover
 def test_steps_inside_the_backward_hold_no_more_either() -> None:
     tensors, objects, caches = _grown(_held_in_backward)
@@ -560,6 +562,7 @@ def test_steps_inside_the_backward_hold_no_more_either() -> None:
     assert max(caches) <= 2
 
 
+@pytest.mark.full
 @pytest.mark.no_cover
 def test_a_tensor_that_is_held_at_every_step_is_noticed() -> None:
     leak: list[Any] = []
@@ -567,6 +570,7 @@ def test_a_tensor_that_is_held_at_every_step_is_noticed() -> None:
     assert tensors > 1000
 
 
+@pytest.mark.full
 @pytest.mark.xfail(strict=True, reason="the caches of the marks forget beyond 4,096 places only")
 def test_functions_that_are_made_anew_leave_nothing_in_the_caches() -> None:
     def again(times: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.rules.hazards import PROGRAMS
+from tests.selection import spread
 from whynan import Report
 from whynan.rules.catalogue import rules
 
@@ -51,7 +52,7 @@ ALSO = {22: {"WN201"}, 92: {"WN201"}}
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("number", sorted(PROGRAMS))
+@pytest.mark.parametrize("number", spread(sorted(PROGRAMS), 4))
 def test_a_program_of_the_row_gets_its_rule(number: int, explained: Callable[..., Report]) -> None:
     report = explained(PROGRAMS[number])
     told = (*report.findings, *report.damaging)

@@ -168,6 +168,7 @@ def test_a_watch_names_the_birth_and_how_far_the_scale_fell(fused: bool, snapsho
     assert f"{finding.rule} {finding.message}\n{finding.explanation}" == snapshot
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 def test_the_report_of_a_later_failure_counts_the_steps_that_were_skipped() -> None:
     weight = nn.Parameter(torch.ones(2))

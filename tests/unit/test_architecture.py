@@ -129,6 +129,7 @@ def test_two_circles_are_two(tmp_path: Path) -> None:
     assert circles(import_graph(package)) == [["small.a", "small.b"], ["small.c", "small.d"]]
 
 
+@pytest.mark.breadth
 def test_a_circle_planted_in_the_package_is_one_more(copy: Path) -> None:
     texts = {"planted": "from whynan.records import seed", "seed": "import whynan.records.planted"}
     written(copy / "records", texts)

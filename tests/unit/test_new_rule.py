@@ -65,7 +65,7 @@ def test_what_it_writes_passes_the_linters_and_fails_its_test(
     assert "2 failed" in tested.stdout
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_filled_in_it_passes(project: Path) -> None:
     assert main(NEW, project) == 0
     rule = project / "src" / "whynan" / "rules" / "wn7" / "wn799_made_up.py"

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import whynan
+from tests.selection import spread
 from whynan.analysis import folding
 from whynan.records import Note, Reach, Report
 
@@ -572,25 +573,27 @@ def _told(report: Report) -> list[tuple[str, int | None]]:
     return [(f.rule, f.site and f.site.line) for f in (*report.findings, *report.damaging)]
 
 
-@pytest.mark.parametrize("program", ONE)
+@pytest.mark.parametrize("program", spread(ONE, 4))
 def test_one_defect_is_one_finding(program: Program) -> None:
     report = whynan.explain(program)
     assert len(_told(report)) == 1, _told(report)
     assert report.findings[0].severity == "error"
 
 
-@pytest.mark.parametrize("program", TWO)
+@pytest.mark.parametrize("program", spread(TWO, 4))
 def test_two_defects_are_two_findings(program: Program) -> None:
     report = whynan.explain(program)
     assert len(_told(report)) == 2, _told(report)
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 def test_a_folding_of_everything_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding._Causes, "is_one", lambda *_: True)  # pyright: ignore[reportPrivateUsage]
     assert all(len(_told(whynan.explain(program))) == 1 for program in TWO[::3])
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 def test_no_folding_at_all_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folding._Causes, "is_one", lambda *_: False)  # pyright: ignore[reportPrivateUsage]
@@ -642,6 +645,7 @@ class Codebook(torch.nn.Module):
         return out
 
 
+@pytest.mark.breadth
 def test_what_has_spoilt_a_buffer_and_what_the_next_step_reads_of_it_are_one_finding() -> None:
     torch.manual_seed(0)
     layer, book = torch.nn.Linear(2, 1), Codebook()

@@ -16,6 +16,7 @@ from jsonschema import Draft202012Validator
 from syrupy.assertion import SnapshotAssertion
 
 import whynan
+from tests.selection import sampled
 from tests.unit.capsule.packed import RUNS, backward, foreach_step, in_place, packed, softmax_of_a_masked_row
 from whynan.capsule import open_capsule
 from whynan.capsule.document import SCHEMA_FILE, Packed, make_capsule_schema
@@ -36,7 +37,7 @@ def shown(folder: Path) -> str:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", sampled(RUNS, 4))
 def test_the_script_alone_shows_the_bad_number(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "c"
     report = packed(RUNS[name], folder)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import whynan
+from tests.selection import spread
 from tests.unit.capture.seen import only, sinks, watched
 
 X = torch.ones(1, 3)
@@ -159,7 +160,7 @@ def module_by_module(work: Callable[[], Any]) -> None:
 
 
 @pytest.mark.parametrize("region", [in_a_trace, module_by_module], ids=["all", "one module"])
-@pytest.mark.parametrize("make", PROGRAMS, ids=lambda make: make.__name__)
+@pytest.mark.parametrize("make", spread(PROGRAMS, 3), ids=lambda make: make.__name__)
 def test_what_is_compiled_is_compiled_as_without(make: Callable[[], Any], region: Callable[..., Any]) -> None:
     bare = counted(make, lambda work: work())
     assert counted(make, region) == bare
@@ -182,7 +183,7 @@ print("compiled once")
 """
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_what_was_compiled_before_a_trace_is_not_compiled_again_in_it() -> None:
     # in a process of its own: what other programs have compiled in this one decides of what is compiled again
     command, root = [sys.executable, "-c", COMPILED_BEFORE_A_TRACE], Path(__file__).parents[3]

@@ -84,7 +84,7 @@ for step in range(8):
 )
 
 
-@pytest.mark.proof
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("text", "rule", "phase", "code", "status"),
     [

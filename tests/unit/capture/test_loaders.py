@@ -265,6 +265,7 @@ def test_the_end_of_the_data_and_its_errors_are_the_loaders_own() -> None:
             list(DataLoader(Short(), batch_size=2, num_workers=1))
 
 
+@pytest.mark.breadth
 def test_loaders_are_copied_and_pickled_as_ever_and_iterators_are_not() -> None:
     loader = DataLoader(TensorDataset(torch.ones(4, 2)), batch_size=2)
     with whynan.trace():
@@ -277,6 +278,7 @@ def test_loaders_are_copied_and_pickled_as_ever_and_iterators_are_not() -> None:
         assert not [name for name in vars(iterator) if "whynan" in name]
 
 
+@pytest.mark.breadth
 def test_workers_that_are_spawned_give_their_batches() -> None:
     data = data_of(DataLoader(Rows(BAD), batch_size=2, num_workers=1, multiprocessing_context="spawn"))
     assert place(data) == (2, (1,), 1, (BAD,), 0)

@@ -117,7 +117,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.process
+@pytest.mark.full
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_run_that_is_killed_leaves_what_was_known(name: str, folder: Path) -> None:
     report = killed(PROGRAMS[name], folder)
@@ -224,6 +224,7 @@ def test_without_an_optimizer_no_step_is_known(folder: Path) -> None:
     assert set(all_events(read_trace(folder))["step"].tolist()) == {0}
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("more", [0, RING + 5])
 def test_no_event_is_lost_where_the_ring_begins_anew(more: int, folder: Path) -> None:
     region = traced(folder, lambda: work(more))

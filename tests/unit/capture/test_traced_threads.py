@@ -82,6 +82,7 @@ def test_a_backward_and_an_optimizer_of_a_thread_have_their_phases() -> None:
     assert (finding.phase, code(finding)) == ("backward", "weight.sqrt()")
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("bad", [None, 150])
 def test_two_that_train_at_once_have_the_numbers_of_two_that_train_alone(bad: int | None) -> None:
     alone = [trainer(seed, bad=bad if seed else None)() for seed in (0, 1)]

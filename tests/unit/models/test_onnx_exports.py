@@ -59,6 +59,7 @@ def place(node: NodeProto) -> Place:
     return place_of({entry.key: entry.value for entry in node.metadata_props})
 
 
+@pytest.mark.breadth
 def test_what_is_exported_is_opened_and_fed(model: OnnxModel) -> None:
     assert [str(held) for held in model.inputs] == ["x: float32[batch, 4]"]
     (case,) = read_inputs(model, ["x=uniform(1,2)[3,4]"])

@@ -376,6 +376,7 @@ def rich() -> bytes:
     ).SerializeToString()
 
 
+@pytest.mark.breadth
 @settings(max_examples=examples(300), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spoilt=st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=4))
 def test_bytes_that_are_spoilt_never_raise_anything_else(spoilt: list[tuple[int, int]]) -> None:

@@ -143,6 +143,7 @@ def asked(package: Path) -> set[str]:
     return found
 
 
+@pytest.mark.breadth
 def test_every_flag_and_every_column_is_asked_for() -> None:
     assert (told(TORCH) | told(ONNX)) - asked(PACKAGE) == set()
 

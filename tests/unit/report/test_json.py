@@ -33,6 +33,7 @@ def strictly(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
+@pytest.mark.breadth
 @given(reports())
 @settings(max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_every_report_is_strict_json_of_its_schema_and_is_read_back(made: Report) -> None:
@@ -149,6 +150,7 @@ def test_a_schema_of_another_record_is_no_report_of_version_1() -> None:
         parse_report(changed("schema", to="whynan.checkpoint/1"))
 
 
+@pytest.mark.breadth
 @given(reports())
 @settings(max_examples=examples(20), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_document_that_is_cut_off_is_never_read(made: Report) -> None:

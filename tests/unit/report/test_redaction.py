@@ -52,6 +52,7 @@ def test_a_redacted_report_reads_well(name: str, snapshot: SnapshotAssertion) ->
     assert render(redacted(REPORTS[name]), width=100, source=line_of) == snapshot
 
 
+@pytest.mark.breadth
 @given(reports())
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_redacted_report_is_a_report_of_the_schema(made: Report) -> None:

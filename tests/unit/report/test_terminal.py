@@ -72,6 +72,7 @@ def test_no_line_is_longer_than_the_terminal_and_nothing_is_lost(name: str, widt
     assert _told(text) == _told(render(REPORTS[name], width=4000, source=line_of))
 
 
+@pytest.mark.breadth
 @given(reports(), st.integers(32, 200), st.sampled_from(["utf-8", "ascii", "latin-1", "shift_jis", "no-such-encoding"]))
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_report_can_be_shown(made: Report, width: int, encoding: str) -> None:

@@ -88,7 +88,7 @@ def reported(folder: Path, name: str, *options: str) -> tuple[str, dict[str, Any
     return done.stderr, json.loads((folder / "r.json").read_text("utf-8"))
 
 
-@pytest.mark.process
+@pytest.mark.full
 @pytest.mark.parametrize("name", sampled(PROGRAMS, 2))
 def test_each_condition_tells_for_a_source_or_against_it(tmp_path: Path, name: str) -> None:
     told, report = reported(tmp_path, name, "--attribute")
@@ -99,7 +99,7 @@ def test_each_condition_tells_for_a_source_or_against_it(tmp_path: Path, name: s
     assert " ".join(f"{first['evidence']}".split()) in " ".join(told.split())
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_nothing_is_run_again_for_it_where_nobody_asks(tmp_path: Path) -> None:
     told, report = reported(tmp_path, "a batch")
     assert report["findings"][0]["attributions"] == []

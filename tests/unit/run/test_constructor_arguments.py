@@ -163,6 +163,7 @@ def test_a_module_is_given_another_argument_where_it_is_constructed(
     assert {source.file for source in report.run.sources} >= {module.__file__}
 
 
+@pytest.mark.full
 def test_two_constructions_are_told_apart_by_what_holds_the_object(loaded: Callable[[str], ModuleType]) -> None:
     text = watched("CosineSimilarity(1, 0)", COSINE, ZERO_ROW, more="other = nn.CosineSimilarity(1, 0)\n")
     (fix,) = [fix for fix in fixes_of(loaded(text).train()) if "Similarity" in fix.patch]
@@ -183,6 +184,7 @@ net = Net()
 """
 
 
+@pytest.mark.full
 def test_two_constructions_in_a_class_are_told_apart_by_what_holds_the_object(
     loaded: Callable[[str], ModuleType],
 ) -> None:
@@ -193,6 +195,7 @@ def test_two_constructions_in_a_class_are_told_apart_by_what_holds_the_object(
     assert all("-        self.b = nn.LayerNorm(8, eps=0)" in fix.patch for fix in fixes)
 
 
+@pytest.mark.full
 def test_two_constructions_that_nothing_tells_apart_are_said(loaded: Callable[[str], ModuleType]) -> None:
     text = watched("Sequential(nn.CosineSimilarity(1, 0))[0]", COSINE, ZERO_ROW, more="c = nn.CosineSimilarity(1, 0)\n")
     fixes = loaded(text).train().findings[0].fixes
@@ -234,6 +237,7 @@ def test_an_object_that_has_another_value_was_not_constructed_there(loaded: Call
     assert not any("Similarity" in fix.patch for fix in fixes_of(loaded(text).train()))
 
 
+@pytest.mark.full
 def test_what_leaves_the_program_bad_is_not_verified(loaded: Callable[[str], ModuleType]) -> None:
     """The twin: a second bug behind the first, which no argument mends."""
     loss = f"{COSINE} + (0 if step != 6 else torch.log(0 * model(x).sum().abs()))"
@@ -242,6 +246,7 @@ def test_what_leaves_the_program_bad_is_not_verified(loaded: Callable[[str], Mod
     assert fix.verdict.status not in ("verified", "distorting")
 
 
+@pytest.mark.full
 def test_a_librarys_own_module_is_not_mended_at_another_of_its_class(loaded: Callable[[str], ModuleType]) -> None:
     """The layer of the library has the value that the user's call gives, and was not made by it."""
     text = watched(

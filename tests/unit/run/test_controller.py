@@ -120,7 +120,7 @@ def attended(program: Callable[[], Any], folder: Path, **options: Any) -> tuple[
     return json.loads(path.read_text(encoding="utf-8")), {"whynan": session.whynan, "error": error}
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_bad_step_stops_the_program_and_is_told_with_its_first_step(tmp_path: Path) -> None:
     program = Program()
     report, word = attended(lambda: program.fit(6, bad=BAD), tmp_path)
@@ -135,7 +135,7 @@ def test_a_bad_step_stops_the_program_and_is_told_with_its_first_step(tmp_path: 
     assert report["coverage"]["events"] > 0
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_program_may_go_on_after_its_bad_step(tmp_path: Path) -> None:
     program = Program()
     report, word = attended(lambda: program.fit(6, bad=BAD), tmp_path, on_nonfinite="continue")
@@ -171,7 +171,7 @@ def test_the_first_evaluation_of_a_kind_is_looked_at_as_it_runs_and_its_fixes_ar
     assert isinstance(word["error"], SystemExit)
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_what_is_proved_of_an_evaluation_leaves_nothing_behind(
     tmp_path: Path, loaded: Callable[[str], ModuleType]
 ) -> None:
@@ -191,7 +191,7 @@ def test_what_is_proved_of_an_evaluation_leaves_nothing_behind(
     assert states[0] == states[1]
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_of_an_evaluation_that_raises_for_what_it_holds_fixes_are_proved(
     tmp_path: Path, loaded: Callable[[str], ModuleType]
 ) -> None:
@@ -211,7 +211,7 @@ def test_of_an_evaluation_that_raises_for_what_it_holds_fixes_are_proved(
     assert isinstance(word["error"], ValueError)
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_later_evaluation_that_is_bad_is_run_again(tmp_path: Path, loaded: Callable[[str], ModuleType]) -> None:
     program = Program(loaded(NETS).Net)
 
@@ -455,7 +455,7 @@ def test_how_the_program_ended_is_put_into_the_report_of_one_that_went_on(tmp_pa
     assert json.loads(path.read_text())["run"]["exit_status"] == {"script": 3, "whynan": 1}
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_an_earlier_report_and_a_trace_are_taken_and_made(tmp_path: Path) -> None:
     first = Program()
     attended(lambda: first.fit(6, bad=BAD), tmp_path)

@@ -50,12 +50,14 @@ def _report(tmp_path: Path, *options: str) -> dict[str, Any]:
     return json.loads((tmp_path / "report.json").read_text())
 
 
+@pytest.mark.full
 def test_the_program_runs_fused(tmp_path: Path) -> None:
     (tmp_path / "fused.py").write_text(FUSED)
     bare = subprocess.run([sys.executable, "fused.py"], cwd=tmp_path, capture_output=True, text=True)
     assert bare.returncode == 0, bare.stderr
 
 
+@pytest.mark.full
 def test_a_birth_inside_of_a_fused_kernel(tmp_path: Path) -> None:
     document = _report(tmp_path)
     (finding,) = document["findings"]
@@ -66,6 +68,7 @@ def test_a_birth_inside_of_a_fused_kernel(tmp_path: Path) -> None:
     assert "fused_kernel" not in [note["kind"] for note in document["coverage"]["typed_notes"]]
 
 
+@pytest.mark.full
 def test_a_trace_says_that_it_did_not_see_into_it(tmp_path: Path) -> None:
     document = _report(tmp_path, "--mode", "trace")
     assert "fused_kernel" in [note["kind"] for note in document["coverage"]["typed_notes"]]

@@ -104,6 +104,7 @@ def test_what_numpy_makes_in_a_dataset_is_mended_there(workers: int, loaded: Cal
     assert finding.fixes[0].verdict.status == "guarded"
 
 
+@pytest.mark.full
 def test_a_dataset_that_gives_other_numbers_each_time_is_not_believed(loaded: Callable[[str], ModuleType]) -> None:
     """The twin: what is loaded again is another batch."""
     noisy = "torch.from_numpy(self.clips[index]) + (index != 9) * np.random.rand()"
@@ -114,6 +115,7 @@ def test_a_dataset_that_gives_other_numbers_each_time_is_not_believed(loaded: Ca
     assert "what is computed in a worker is not looked at" in finding.explanation
 
 
+@pytest.mark.full
 def test_a_dataset_that_fails_when_it_is_asked_again_leaves_the_report(loaded: Callable[[str], ModuleType]) -> None:
     once = "torch.from_numpy(self.clips[self.__dict__.setdefault('left', list(range(16))).pop(0)])"
     finding = only(trained(loaded, workers=0, made=once))
@@ -121,6 +123,7 @@ def test_a_dataset_that_fails_when_it_is_asked_again_leaves_the_report(loaded: C
     assert "It was there when it was first read." in finding.explanation
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("workers", "made", "held", "goes"),
     [

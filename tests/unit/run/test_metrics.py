@@ -77,6 +77,7 @@ def test_a_sink_is_given_each_step_before_the_next_one() -> None:
     assert set(sink.rows[0][1]) == {"whynan/loss", "whynan/gradient_norm"}
 
 
+@pytest.mark.breadth
 def test_the_history_of_a_bad_step_has_the_norms_before_it() -> None:
     model = network()
     optimizer = Own(model.parameters())
@@ -89,6 +90,7 @@ def test_the_history_of_a_bad_step_has_the_norms_before_it() -> None:
     assert bad != bad
 
 
+@pytest.mark.breadth
 def test_the_bad_step_is_told_of_and_its_replay_is_not() -> None:
     model, log = network(), Log()
     sink, optimizer = Sink(), torch.optim.SGD(model.parameters(), lr=0.1)

@@ -128,7 +128,7 @@ def explained(module: ModuleType) -> Report:
     return whynan.explain(module.target, X.clone().requires_grad_(), ROWS, TARGETS, rerun=True)
 
 
-@pytest.mark.parametrize("form", sampled(FORMS, 3))
+@pytest.mark.parametrize("form", sampled(FORMS, 6))
 def test_it_is_verified_and_other_readers_have_what_they_had(form: str, loaded: Callable[[str], ModuleType]) -> None:
     text = program(*FORMS[form])
     module = loaded(text)
@@ -149,6 +149,7 @@ def test_it_is_verified_and_other_readers_have_what_they_had(form: str, loaded: 
     assert all(torch.equal(one, other) for one, other in pairs)
 
 
+@pytest.mark.full
 def test_a_product_over_steps_is_a_sum_of_logarithms(loaded: Callable[[str], ModuleType]) -> None:
     body = "p = model(x / 4).gather(1, rows)\nloss = -torch.log(p.prod(0)).mean()"
     head = "class Model:\n    def probs(self, x):\n        return torch.softmax(x * 2, dim=-1)\n"
@@ -166,6 +167,7 @@ def test_what_would_be_another_number_is_not_edited(why: str, loaded: Callable[[
     assert not any("return_logits" in (fix.patch or "") for fix in fixes)
 
 
+@pytest.mark.full
 def test_two_functions_of_one_file_are_mended_together(loaded: Callable[[str], ModuleType]) -> None:
     head = SOFTMAX + "\n\ndef entropy(x):\n    p = model(x)\n    return -(p * torch.log(p)).sum(-1).mean()\n"
     body = "p = model(x)\nloss = -torch.log(p.gather(1, rows)).mean() - entropy(x)"
@@ -175,6 +177,7 @@ def test_two_functions_of_one_file_are_mended_together(loaded: Callable[[str], M
     assert (fix.patch or "").count("return_logits=True") == 2
 
 
+@pytest.mark.full
 def test_two_files_are_edited_as_one(
     loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -286,7 +286,7 @@ def target(x):
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_guard_behind_what_a_module_has_rounded_is_not_verified(loaded: Callable[[str], ModuleType]) -> None:
     x = torch.tensor([[1.0, 1.0], [0.1, 0.05]])
     report = whynan.explain(loaded(MODULE_GIVES).target, x, rerun=True)
@@ -351,7 +351,7 @@ def train():
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_where_a_selection_is_not_all_that_is_wrong_the_operation_itself_is_mended(
     loaded: Callable[[str], ModuleType],
 ) -> None:
@@ -406,7 +406,7 @@ def test_what_is_chosen_by_rounded_numbers_is_exact(loaded: Callable[[str], Modu
     assert not [fix for fix in report.findings[0].fixes if fix.verdict.why.startswith("what comes in was rounded")]
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_so_is_a_guard_of_the_users_own_on_what_a_capsule_holds(
     loaded: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -618,7 +618,7 @@ def test_a_bad_step_of_a_training_is_mended_on_the_way_of_its_replay(
     assert any(fix["verdict"]["status"] == "rejected" for fix in finding["fixes"])
 
 
-@pytest.mark.process
+@pytest.mark.full
 def test_a_fix_of_several_edits_says_what_else_it_mends_and_is_made_whole(tmp_path: Path) -> None:
     report, _ = run(tmp_path, TWOFOLD.replace("BAD", "2"))
     first = report["findings"][0]
@@ -658,7 +658,7 @@ def bad_inputs() -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor([0.0, 300.0], requires_grad=True), torch.zeros(3, requires_grad=True)
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_two_bugs_are_mended_by_one_fix_after_which_the_run_is_finite(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(TWO)
     best = whynan.explain(module.target, *bad_inputs(), rerun=True).findings[0].fixes[0]
@@ -678,7 +678,7 @@ def target(v):
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_two_edits_of_one_formula_give_no_number_of_the_other_sign(loaded: Callable[[str], ModuleType]) -> None:
     """The guard of the logarithm would take the 0 that another one gives for the quotient, where that is infinite."""
     v = torch.tensor([0.3, 1.0, -0.5, -1.0, 0.9])
@@ -690,7 +690,7 @@ def test_two_edits_of_one_formula_give_no_number_of_the_other_sign(loaded: Calla
         assert given[1] > 0 > given[3]
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_fix_beside_which_a_bug_stays_that_none_mends_is_not_verified(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(TWO.replace("torch.sqrt((y * y).sum())", "(y * float('inf')).sum()"))
     fixes = whynan.explain(module.target, *bad_inputs(), rerun=True).findings[0].fixes
@@ -730,7 +730,7 @@ def test_a_guard_that_moves_the_failure_to_the_next_line_is_not_verified(
     )
 
 
-@pytest.mark.proof
+@pytest.mark.full
 @pytest.mark.parametrize("kept", [8, 0])
 def test_a_fix_is_judged_on_the_visit_that_failed_and_not_on_those_after_it(
     loaded: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch, kept: int
@@ -797,7 +797,7 @@ def target(x):
 """
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_what_the_first_birth_hides_in_another_function_is_mended_with_it(loaded: Callable[[str], ModuleType]) -> None:
     """What came there was NaN in the first run; with the first edit it is 0, and fails by itself."""
     module = loaded(BEHIND)
@@ -832,8 +832,7 @@ for turn in range(4):
 """
 
 
-@pytest.mark.process
-@pytest.mark.proof
+@pytest.mark.full
 def test_what_a_first_edit_leaves_to_another_optimizers_later_step_is_mended_with_it(tmp_path: Path) -> None:
     """The graph of what both players read is gone by the bad step: the program is run again from its start."""
     report, printed = run(tmp_path, PLAYERS)
@@ -865,8 +864,7 @@ for turn in range(2):
 """
 
 
-@pytest.mark.process
-@pytest.mark.proof
+@pytest.mark.full
 def test_what_an_edit_leaves_in_its_own_line_of_a_training_is_mended_with_it(tmp_path: Path) -> None:
     report, _ = run(tmp_path, DIVERGENCE)
     guarded = [fix for fix in report["findings"][0]["fixes"] if fix["verdict"]["status"] == "guarded"]
@@ -890,8 +888,7 @@ for turn in range(4):
 """
 
 
-@pytest.mark.process
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_number_that_a_formula_computes_of_others_varies_where_nothing_is_healthy(tmp_path: Path) -> None:
     """At a rate at which gradients that are a thousand times as large spoil nothing."""
     report, _ = run(tmp_path, COOLING)

@@ -146,6 +146,7 @@ def test_a_child_that_is_forked_while_locks_are_held_runs_on(store: Any) -> None
     made.close()
 
 
+@pytest.mark.breadth
 def test_what_a_process_has_written_is_there_when_it_leaves_though_a_stream_is_blocked(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     child = os.fork()

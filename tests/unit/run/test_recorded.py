@@ -177,6 +177,7 @@ def test_a_trace_gives_the_report_of_its_run(name: str, folder: Path) -> None:
     assert str(again) == str(live)
 
 
+@pytest.mark.breadth
 def test_the_programs_are_of_every_kind() -> None:
     verdicts: set[str] = set()
     kinds: set[str] = set()
@@ -392,6 +393,7 @@ def read_run() -> Any:
     return RUN
 
 
+@pytest.mark.breadth
 @given(traces())
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_facts_that_can_be_read_make_a_report(facts: Facts) -> None:

@@ -166,6 +166,7 @@ def test_a_training_that_continues_takes_its_bad_step() -> None:
     assert any(bool(p.isnan().any()) for p in model.parameters())
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 def test_an_error_with_the_finding_is_raised_where_that_is_asked_for() -> None:
     model, log = network(), Log()
@@ -516,6 +517,7 @@ def _watched_in_backward(bad: int | None) -> tuple[Report, Log, Any]:
     return w.report, log, bits(model.state_dict())
 
 
+@pytest.mark.breadth
 def test_steps_inside_the_backward_are_judged_and_move_nothing() -> None:
     report, log, _ = _watched_in_backward(None)
     assert (report.verdict, log.calls) == ("clean", 6)
@@ -551,6 +553,7 @@ def test_a_bad_gradient_inside_the_backward_is_explained() -> None:
     assert (only(w.report).step, only(w.report).phase) == (2, "backward")
 
 
+@pytest.mark.breadth
 def test_steps_inside_the_backward_that_moved_other_weights_are_no_step_to_run_again() -> None:
     weights = [torch.ones(2, requires_grad=True) for _ in range(2)]
     for weight in weights:
@@ -725,6 +728,7 @@ def _probed(wall: float, *, search: str | None) -> tuple[Report, int, list[float
     return w.report, done, tried, model.weight
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 def test_a_point_that_a_line_search_rejects_gives_no_alarm() -> None:
     report, done, tried, weight = _probed(4.0, search="strong_wolfe")
@@ -742,6 +746,7 @@ def test_a_bad_point_that_a_step_keeps_is_explained_and_put_back() -> None:
     assert weight.tolist() == [[0.0]]
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 @pytest.mark.parametrize("wall", [4.0, -1.0], ids=["tried", "first"])
 def test_a_bad_point_that_a_step_keeps_stays_where_the_program_goes_on(wall: float) -> None:

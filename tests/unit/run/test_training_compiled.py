@@ -112,6 +112,7 @@ def test_a_step_that_is_bad_as_it_is_written_is_explained_and_nobody_suspected()
     assert _suspicions(report) == []
 
 
+@pytest.mark.breadth
 def test_a_compiler_that_leaves_something_out_is_the_suspect() -> None:
     report = _watched(Rooted(), careless)
     assert report.verdict == "nonfinite", report.coverage.notes
@@ -124,6 +125,7 @@ def test_a_compiler_that_leaves_something_out_is_the_suspect() -> None:
     assert "TORCHDYNAMO_DISABLE=1" in told
 
 
+@pytest.mark.breadth
 def test_a_compiled_step_that_nobody_can_look_into_is_laid_upon_the_compiler() -> None:
     report = _watched(Spoilt(), opaque)
     assert report.run.exit_status.whynan == 1

@@ -280,6 +280,7 @@ def test_an_error_is_raised_where_that_was_asked_for() -> None:
         that_breaks(on_nonfinite="raise")
 
 
+@pytest.mark.breadth
 def test_a_loop_that_is_left_is_not_clean_where_it_cannot_run_again() -> None:
     report = that_cannot_run_again()
     assert (report.verdict, report.findings) == ("inconclusive", ())
@@ -293,6 +294,7 @@ def test_a_number_that_is_only_read_is_a_warning() -> None:
     assert {f.severity for f in report.findings} == {"warning"}
 
 
+@pytest.mark.breadth
 def test_an_evaluation_is_looked_at() -> None:
     report = that_evaluates()
     (finding,) = report.findings

@@ -135,6 +135,7 @@ def fit_and_save_late(model: nn.Module, optimizer: Any, rows: list[Tensor], path
         optimizer.step()
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 def test_a_replay_that_would_write_a_file_is_refused_at_its_line(tmp_path: Path) -> None:
     path = tmp_path / "log.txt"
@@ -150,6 +151,7 @@ def test_a_file_that_is_opened_before_the_model_is_called_is_left_out(tmp_path: 
     assert path.read_text() == "0\n1\n2\n3\n"
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 def test_a_replay_that_would_start_a_thread_is_refused_at_its_line() -> None:
     told = refusal(watched(fit_and_tell))
@@ -178,6 +180,7 @@ def fit_by_time(model: nn.Module, optimizer: Any, rows: list[Tensor]) -> None:
         optimizer.step()
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 @pytest.mark.parametrize("fit", [fit_by_count, fit_by_time])
 def test_a_replay_that_comes_to_another_loss_is_said_to_and_not_used(fit: Callable[..., None]) -> None:
@@ -196,6 +199,7 @@ def fit_elsewhere(model: nn.Module, optimizer: Any, rows: list[Tensor]) -> None:
         optimizer.step()
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 def test_a_replay_with_other_bad_elements_is_said_to_be_and_not_used() -> None:
     assert "other losses or gradients than in the step itself" in refusal(watched(fit_elsewhere))
@@ -326,6 +330,7 @@ def _pairs() -> list[Any]:
     ]
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(("fit", "source"), _pairs())
 def test_a_replay_of_what_cannot_be_rewound_is_faithful_or_refused(fit: Callable[..., None], source: str) -> None:
     model, optimizer, rows = training()
@@ -343,6 +348,7 @@ def test_a_replay_of_what_cannot_be_rewound_is_faithful_or_refused(fit: Callable
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
 
 
+@pytest.mark.breadth
 def test_a_list_whose_item_keeps_its_name_is_replayed_faithfully() -> None:
     for source in SOURCES.values():
         model, optimizer, rows = training()
@@ -382,6 +388,7 @@ class Agent:
         del self.rewards[:]
 
 
+@pytest.mark.breadth
 def test_an_episode_that_is_emptied_behind_its_step_is_replayed_and_stays_as_it_was() -> None:
     model, optimizer, rows = training(bad=None)
     agent = Agent(model, optimizer)
@@ -425,6 +432,7 @@ def fit_same_reassigned(weight: Tensor, optimizer: Any, rows: Any) -> None:
         optimizer.step()
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize("fit", [fit_same_by_epochs, fit_same_reassigned])
 def test_a_loop_of_which_nobody_knows_what_it_is_given_is_replayed_faithfully_or_refused(fit: Any) -> None:
     weight = torch.ones(2, requires_grad=True)
@@ -526,6 +534,7 @@ def fit_by_turns(model: nn.Module, optimizer: Any, rows: Any, gate: Gate) -> Non
                 optimizer.zero_grad()
 
 
+@pytest.mark.breadth
 def test_what_counts_its_entrances_is_as_it_was_where_it_is_entered_again() -> None:
     model, optimizer, rows = training(bad=3 * BAD - 1, count=15)
     with watch(optimizer) as w:
@@ -666,7 +675,7 @@ def fit_gradients_kept(model: nn.Module, optimizer: Any, rows: list[Tensor], kep
         optimizer.step()
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_gradients_are_the_same_objects_with_the_same_values_after_a_replay() -> None:
     model, optimizer, rows = training()
     kept: list[Any] = []
@@ -679,7 +688,7 @@ def test_gradients_are_the_same_objects_with_the_same_values_after_a_replay() ->
         assert _same(gradient, value)
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_the_thread_that_replays_leaves_no_mode_and_no_hook() -> None:
     from tests.quality.unharmed import standing
 
@@ -753,6 +762,7 @@ def fit_and_save_if_it_can(model: nn.Module, optimizer: Any, rows: list[Tensor],
         optimizer.step()
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 def test_a_replay_that_goes_on_over_a_refusal_is_not_used(tmp_path: Path) -> None:
     assert "for writing" in refusal(watched(fit_and_save_if_it_can, tmp_path / "log.txt"))
@@ -801,6 +811,7 @@ def test_a_gradient_of_another_net_that_an_earlier_step_has_left_bad_is_the_caus
     assert finding.site.code == "(judge(x[:, :1]) * 0).sum().sqrt()"
 
 
+@pytest.mark.breadth
 def test_what_a_step_made_ahead_of_where_its_replay_begins_is_not_taken_for_data() -> None:
     model, optimizer, rows = training(bad=None)
     rows[BAD - 1][:, 1] = 2.0

@@ -423,6 +423,7 @@ def test_what_is_allowed_is_no_warning() -> None:
     assert any(n.startswith("WN712 steep-gradient at ") and "pascal" in n for n in report.coverage.notes)
 
 
+@pytest.mark.full
 @pytest.mark.breadth
 def test_a_step_that_is_bad_is_all_that_is_told_of() -> None:
     def spoilt() -> None:

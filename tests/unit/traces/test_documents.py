@@ -22,6 +22,7 @@ from whynan.traces.reader import read_trace
 from whynan.traces.writer import TraceWriter
 
 
+@pytest.mark.breadth
 @given(traces())
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_any_facts_come_back_from_the_disk_as_they_were(made: Trace) -> None:

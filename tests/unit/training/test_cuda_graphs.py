@@ -205,7 +205,7 @@ def _eager_then_graph(model: nn.Module, optimizer: Any, graph: Graph, rows: list
         optimizer.step()
 
 
-@pytest.mark.proof
+@pytest.mark.full
 def test_a_graph_is_not_run_again_with_what_led_to_a_step() -> None:
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -56,6 +56,7 @@ def test_a_fix_after_which_the_program_goes_on_holds(loaded: Callable[[str], Mod
     assert verdict_of(loaded(program("SGD([w], lr=0.01)", EXPONENTIAL))).status == "guarded"
 
 
+@pytest.mark.full
 def test_a_fix_that_moves_the_failure_to_the_next_step_is_not(loaded: Callable[[str], ModuleType]) -> None:
     """The twin: a rate at which the finite step takes the weights to where the exponential overflows."""
     verdict = verdict_of(loaded(program("SGD([w], lr=0.01)", EXPONENTIAL, rate=1e3)))
@@ -65,6 +66,7 @@ def test_a_fix_that_moves_the_failure_to_the_next_step_is_not(loaded: Callable[[
     assert "_0.py:17 (WN203 exp-overflow)" in verdict.why
 
 
+@pytest.mark.full
 def test_a_fix_after_which_the_step_spoils_the_optimizers_state_is_not(loaded: Callable[[str], ModuleType]) -> None:
     verdict = verdict_of(loaded(program("Adam([w], lr=0.01)", HUGE)))
     assert verdict.status == "unverified"
@@ -76,6 +78,7 @@ def test_a_huge_gradient_that_an_optimizer_stands_is_no_harm(loaded: Callable[[s
     assert verdict_of(loaded(program("Rprop([w], lr=1e-4)", HUGE))).status == "guarded"
 
 
+@pytest.mark.full
 def test_a_fix_after_which_the_losses_are_far_larger_is_not(loaded: Callable[[str], ModuleType]) -> None:
     """Finite as all of them are: a rate with which each step is five times as long as the one before."""
     verdict = verdict_of(loaded(program("SGD([w], lr=0.01)", "(root + w ** 2).sum()", rate=3.0)))
@@ -84,6 +87,7 @@ def test_a_fix_after_which_the_losses_are_far_larger_is_not(loaded: Callable[[st
     assert " as a rule in those after it" in verdict.why
 
 
+@pytest.mark.full
 def test_a_fix_after_which_the_step_spoils_the_weights_is_not(loaded: Callable[[str], ModuleType]) -> None:
     verdict = verdict_of(loaded(program("SGD([w], lr=0.01)", HUGE, rate=1e30)))
     assert verdict.status == "unverified"

@@ -324,6 +324,7 @@ def test_of_a_guard_that_holds_for_whatever_was_rounded_only_the_gradient_is_sta
     assert [(s.output, s.least, s.greatest) for s in found.stand_ins] == [(None, 0, 0)]
 
 
+@pytest.mark.breadth
 def test_a_gradient_that_cancels_to_nothing_has_the_noise_of_its_terms() -> None:
     x = {"x": (drawn(6, 8, seed=1) + 200).requires_grad_()}
 

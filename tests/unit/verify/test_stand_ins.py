@@ -138,6 +138,7 @@ def _ctc(x: Any, **given: Any) -> Any:
     return F.ctc_loss(x, torch.ones(3, 4, dtype=torch.long), (6, 2, 6), (2, 4, 1), reduction="none", **given)
 
 
+@pytest.mark.breadth
 def test_a_ctc_loss_of_a_target_without_an_alignment_is_0() -> None:
     found = ctc(lambda x: _ctc(x, zero_infinity=True))
     assert found.status == "guarded"

@@ -144,6 +144,7 @@ class Placed(nn.Module):
         return x * 2 + y
 
 
+@pytest.mark.breadth
 @pytest.mark.parametrize(("module", "count"), [(Starred().eval(), 1), (Starred().eval(), 3), (Placed().eval(), 2)])
 def test_inputs_by_place_are_those_of_the_model(module: nn.Module, count: int) -> None:
     given = tuple(torch.randn(2, 3) for _ in range(count))
