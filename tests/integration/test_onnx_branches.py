@@ -11,7 +11,6 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from tests.integration.test_onnx import run
-from tests.selection import sampled
 
 pytestmark = pytest.mark.process
 
@@ -36,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("engine", ["onnxruntime", "reference"])
-@pytest.mark.parametrize("name", sampled(BIRTHS, 2))
+@pytest.mark.parametrize("name", BIRTHS)
 def test_a_birth_in_a_body_is_told_at_its_line(
     name: str, engine: str, folder: Path, snapshot: SnapshotAssertion
 ) -> None:
