@@ -72,9 +72,15 @@ _ONLY_SHARE: Final = guard(
 """A quotient of two that are always equal, as the share of a sum's only part is, comes to 1 where both are 0."""
 
 
+BOTH_ZERO: Final = guard(
+    "a denominator of 1 where both are 0", "a / b", "a / where(logical_and(a == 0, b == 0), 1, b)", denominator="b"
+)
+"""Of a quotient only what is 0 / 0 is another: an Inf beside it may be what the program bounds."""
+
+
 def tried_last(fixes: Sequence[FixIntent]) -> tuple[FixIntent, ...]:
     """What is tried where none of a rule's fixes holds."""
-    return (_ONLY_SHARE,) if QUOTIENT[0] in fixes else ()
+    return (_ONLY_SHARE, BOTH_ZERO) if QUOTIENT[0] in fixes else ()
 
 
 def _in_parentheses(text: str) -> str:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from whynan.verify.cases import Case, TestedProgram
     from whynan.verify.oracle import Balls
-    from whynan.verify.oracle.calls import Program
+    from whynan.verify.oracle.calls import Program, Step
 
 _BITS: Final = {"float64": 1280}
 """As many to begin with as the smallest numbers of the dtype need beside one; of the narrower ones far fewer."""
@@ -221,33 +221,50 @@ def values_around(
         inputs[name] = inputs[name] * draw.uniform(0.5, 1.5, tuple(tensor.shape))
     for number in range(_SIDES):
         beside = dict(inputs)
-        for name, tensor in _floats(case).items():
+        for order, (name, tensor) in enumerate(_floats(case).items()):
             shape = tuple(tensor.shape)
             finite = np.abs(inputs[name][np.isfinite(inputs[name])])
             usual = float(finite.mean()) if finite.size and finite.any() else 1.0
             step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape) if number > 1 else 1.0)
+            # a limit is one however slowly one input comes to it beside another
+            step *= BESIDE if number > 1 and (order + number) % 2 else 1.0
             with np.errstate(invalid="ignore"):
                 beside[name] = inputs[name] + side * np.maximum(np.abs(inputs[name]), usual) * step
         moved.append(beside)
     found: dict[str, list[Any]] = {}
-    for told in _moved_truths(original, case, moved, bits, gradients=gradients):
+    for told in _moved_truths(original, case, moved, bits, gradients=gradients, chosen_anew=True):
         for name, truth in told.items():
             found.setdefault(name, []).append(_finite(truth))
     return found
 
 
 def _moved_truths(
-    original: TestedProgram, case: Case, moved: Iterable[Mapping[str, Any]], bits: int, *, gradients: bool = False
+    original: TestedProgram,
+    case: Case,
+    moved: Iterable[Mapping[str, Any]],
+    bits: int,
+    *,
+    gradients: bool = False,
+    chosen_anew: bool = False,
 ) -> Iterator[dict[str, Truth]]:
-    """The exact outputs of a case on other inputs, and its ``gradients``."""
+    """The exact outputs of a case on other inputs, and its ``gradients``.
+
+    ``chosen_anew``: which element is the largest of a row is asked of these inputs, and not what it was in the run.
+    """
     needs_grad = case.sample.needs_grad if gradients else frozenset[str]()
     few, program = _BITS.get(case.sample.dtype, _FEW), original.oracle_program(case.sample.arguments, needs_grad)
+    program = replace(program, steps=tuple(map(_without_choice, program.steps))) if chosen_anew else program
     behind = _cotangents_by_name(program, case) if gradients else {}
     with _unsupported():
         for inputs in moved:
             found = exact(program, inputs, behind, bits=few, most_bits=max(bits, few))
             told = _by_array(program, case, found.outputs, found.gradients if gradients else {})
             yield {name: _truth(balls) for name, balls in told.items()}
+
+
+def _without_choice(step: Step) -> Step:
+    """A step that does not hold which element of a row was the largest."""
+    return replace(step, result=None) if base_name(step.op) in TORCH.having("reduction") else step
 
 
 def _inputs(case: Case) -> dict[str, Any]:

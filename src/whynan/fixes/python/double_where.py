@@ -73,6 +73,8 @@ def twins_of(reader: Reader, root: Root) -> list[Root]:
 
 _HARMLESS: Final = {name: ast.literal_eval(value) for name, value in TORCH.column("harmless").items()}
 """An operand with which the operator and its derivative are finite."""
+_REPLACING: Final = TORCH.having("limit") | {"nan_to_num"}
+"""What gives a number of its own in place of an Inf."""
 _PREDICATES: Final = TORCH.having("predicate", "comparison")
 _SECOND: Final = frozenset({"div", "fmod", "remainder"})
 """Operators of which the second operand is the dangerous one."""
@@ -145,8 +147,8 @@ def enclosing_selection(reader: Reader, root: ast.expr) -> tuple[ast.expr, tuple
 def selection_of(reader: Reader, birth: Root, *, factors: bool, replaced: bool = False) -> Selection | None:
     """The nearest selection that an expression, or the name that it is given, stands in.
 
-    Only on demand: a product with a mask, of which it is one of the ``factors``; and ``nan_to_num``, where what that
-    has ``replaced`` counts as left out.
+    Only on demand: a product with a mask, of which it is one of the ``factors``; and ``nan_to_num`` and what bounds,
+    where what these have ``replaced`` counts as left out.
     """
     path: set[ast.AST] = {birth}
     definitions: list[Definition] = []
@@ -200,7 +202,7 @@ def _selection_at(
             if second is not None and leads(second):
                 return Selection(root, condition, when=False)
     mask, value = term.child("mask"), term.child("input")
-    if replaced and term.name == "nan_to_num" and value is not None and value.node is not None and leads(value.node):
+    if replaced and term.name in _REPLACING and value is not None and value.node is not None and leads(value.node):
         return Selection(root, root, when=True)
     if term.name != "masked_fill" or mask is None or value is None or value.node is None:
         return None
