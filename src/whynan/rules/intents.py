@@ -344,13 +344,25 @@ MASKED_FACTOR: Final = (
 """What is multiplied by 0 is taken away before it is."""
 BELOW_ONE: Final = "1 - finfo(x).eps / 2"
 """The greatest number below 1."""
-MASKED: Final = tuple(
-    guard(
-        f"the most negative finite number instead of -Inf in {name}",
-        f"{name}(x, d)",
-        f"{name}(clamp(x, min=finfo(x).min), d)",
-    )
-    for name in ("softmax", "log_softmax")
+_NOTHING_LEFT: Final = "amax(x, dim=d, keepdim=True) < finfo(x).min"
+MASKED: Final = (
+    *(
+        guard(
+            f"the most negative finite number instead of -Inf in {name}",
+            f"{name}(x, d)",
+            f"{name}(clamp(x, min=finfo(x).min), d)",
+        )
+        for name in ("softmax", "log_softmax")
+    ),
+    *(
+        guard(
+            f"{name} of zeros where a row is of -Inf only",
+            f"{name}(x, d)",
+            f"{name}(where({_NOTHING_LEFT}, 0, x), d)",
+            nothing_left=_NOTHING_LEFT,
+        )
+        for name in ("softmax", "log_softmax")
+    ),
 )
 """A row of -Inf has equal probabilities."""
 _GREATEST_OPERANDS: Final = {
