@@ -35,6 +35,8 @@ _MOST_TERMS: Final = 1 << 20
 """Of matrix products; so many are some seconds."""
 _BY_ELEMENT: Final = TORCH.having("elementwise", "pointwise")
 _SIDES: Final = 4
+_LIMIT_BITS: Final = 1024
+"""A limit is known to a few digits: what is undecided with so many bits beside an input has none that is told."""
 BESIDE: Final = 1e-6
 """So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
 _WORSE: Final = (8.0, 64.0, 512.0)
@@ -204,7 +206,6 @@ def values_around(
     original: TestedProgram,
     case: Case,
     *,
-    bits: int,
     side: float = BESIDE,
     gradients: bool = False,
     scaled: bool = False,
@@ -232,7 +233,7 @@ def values_around(
                 beside[name] = inputs[name] + side * np.maximum(np.abs(inputs[name]), usual) * step
         moved.append(beside)
     found: dict[str, list[Any]] = {}
-    for told in _moved_truths(original, case, moved, bits, gradients=gradients, chosen_anew=True):
+    for told in _moved_truths(original, case, moved, _LIMIT_BITS, gradients=gradients, chosen_anew=True):
         for name, truth in told.items():
             found.setdefault(name, []).append(_finite(truth))
     return found

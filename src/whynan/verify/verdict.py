@@ -264,7 +264,7 @@ class Judgement:
 
         @cache
         def around(side: float, *, scaled: bool = False) -> dict[str, list[Any]]:
-            return self._values(values_around, case, bits=_BITS[case.sample.nature], side=side, scaled=scaled)
+            return self._values(values_around, case, side=side, scaled=scaled)
 
         values = [(name, old) for name, (old, _) in case.old.items() if name.isdecimal()]
         changed = [name for name, old in values if mended(old, new[name]).any()]
@@ -322,7 +322,7 @@ class Judgement:
 
         @cache
         def around(side: float) -> dict[str, list[Any]]:
-            return self._values(values_around, case, bits=_BITS[case.sample.nature], side=side, gradients=True)
+            return self._values(values_around, case, side=side, gradients=True)
 
         for name, there in slopes.items():
             old, given = np.where(there, case.old[name][0], 0.0), new[name]
@@ -335,11 +335,11 @@ class Judgement:
         """What stands for what has no exact value, but where it is the limit of those around, or a subgradient."""
         if not any(one.lack == "undefined" for one in stated):
             return [*stated]
-        bits, gradients = _BITS[case.sample.nature], any(not one.name.isdecimal() for one in stated)
+        gradients = any(not one.name.isdecimal() for one in stated)
 
         @cache
         def on_side(side: float) -> dict[str, list[Any]]:
-            return self._values(values_around, case, bits=bits, side=side, gradients=gradients)
+            return self._values(values_around, case, side=side, gradients=gradients)
 
         def around(name: str, beside: float) -> list[Any]:
             return [array for side in (beside, -beside) for array in on_side(side).get(name, ())]

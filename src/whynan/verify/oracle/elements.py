@@ -219,9 +219,9 @@ class Elements:
             return finite(x**y)
         if base == 0:
             return UNDECIDED if sign is None else self.zero if sign > 0 else math.inf
+        if base == -1 and not y.contains_integer():
+            return math.nan
         if base == -1 and whole is not None:
-            if not whole.is_integer():
-                return math.nan
             size = finite((-x) ** y)
             return size if size is None or whole % 2 == 0 else -size
         return UNDECIDED
