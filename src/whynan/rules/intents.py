@@ -66,13 +66,11 @@ def where_zero(condition: str, function: str, x: str, *, value: str = "0", safe:
 
 QUOTIENT: Final = (guard("a denominator of 1 where it is 0", "a / b", "a / where(b == 0, 1, b)", denominator="b"),)
 """A quotient is what is above the line where what is below it is 0: of 0 / 0 that is 0."""
-_ONLY_SHARE: Final = guard(
+ONLY_SHARE: Final = guard(
     "1 where the denominator is 0", "a / b", "where(b == 0, 1, a / where(b == 0, 1, b))", denominator="b"
 )
 """A quotient of two that are always equal, as the share of a sum's only part is, comes to 1 where both are 0."""
-
-
-BOTH_ZERO: Final = guard(
+_BOTH_ZERO: Final = guard(
     "a denominator of 1 where both are 0", "a / b", "a / where(logical_and(a == 0, b == 0), 1, b)", denominator="b"
 )
 """Of a quotient only what is 0 / 0 is another: an Inf beside it may be what the program bounds."""
@@ -80,7 +78,8 @@ BOTH_ZERO: Final = guard(
 
 def tried_last(fixes: Sequence[FixIntent]) -> tuple[FixIntent, ...]:
     """What is tried where none of a rule's fixes holds."""
-    return (_ONLY_SHARE, BOTH_ZERO) if QUOTIENT[0] in fixes else ()
+    quotients = (ONLY_SHARE, _BOTH_ZERO) if QUOTIENT[0] in fixes else ()
+    return (*quotients, *(LOG_ABOVE if LOG[0] in fixes else ()))
 
 
 def _in_parentheses(text: str) -> str:

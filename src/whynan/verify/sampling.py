@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -134,6 +135,9 @@ _TURNS: Final = 3
 """So often is drawn for a program that runs in one dtype alone, as often as for three."""
 _SMALL: Final = (6, 5, 4, 3, 2, 7)
 """What the different sizes of the captured tensors become, so that equal ones stay equal."""
+_SMALLER: Final = (5, 4, 3, 2)
+"""The same where a tensor of many dimensions still had many elements."""
+_MANY: Final = 512
 _GROWN: Final = 4
 """What a dimension of no or one element becomes where nothing healthy was captured."""
 _MOST_GROWN: Final = 3
@@ -428,6 +432,8 @@ def _small(sample: Sample, turn: int) -> Sample | None:
     if not sizes or len(sizes) > len(_SMALL):
         return None
     few = dict(zip(sizes, _SMALL if turn == 0 else (_SMALL[-1], *_SMALL), strict=False)) | {0: 0, 1: 1}
+    if len(sizes) < len(_SMALLER) and max(math.prod(few[n] for n in t.shape) for t in tensors.values()) > _MANY:
+        few |= dict(zip(sizes, _SMALLER[turn:], strict=False))
     small: dict[str, Any] = {}
     for name, tensor in tensors.items():
         shape = tuple(few[n] for n in tensor.shape)

@@ -37,6 +37,8 @@ _BY_ELEMENT: Final = TORCH.having("elementwise", "pointwise")
 _SIDES: Final = 4
 _LIMIT_BITS: Final = 1024
 """A limit is known to a few digits: what is undecided with so many bits beside an input has none that is told."""
+_BEYOND: Final = 64.0
+"""So many times what two noisy runs differ by, eight of them do not."""
 BESIDE: Final = 1e-6
 """So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
 _WORSE: Final = (8.0, 64.0, 512.0)
@@ -66,17 +68,19 @@ def truths(original: TestedProgram, case: Case, new: Mapping[str, Any], *, bits:
         if not _needs_noise(case, new, told):
             return told
         bare = told
-        for noise in _floors(program, case, inputs, behind):
+        for number, noise in enumerate(_floors(program, case, inputs, behind)):
             told = {name: _noisy(name, truth, noise[name]) for name, truth in bare.items()}
             # what is excused by some of the noise is so by more of it
             if not _needs_noise(case, new, told):
                 return told
+            if number and _is_beyond(case, new, told):
+                break
         if not _needs_noise(case, new, told, gradients=True):
             return told
         noisy = told
-        for noise in _floors(program, case, inputs, _with_random_signs(behind)):
+        for number, noise in enumerate(_floors(program, case, inputs, _with_random_signs(behind))):
             told = {name: replace(truth, noise=np.fmax(truth.noise, noise[name])) for name, truth in noisy.items()}
-            if not _needs_noise(case, new, told, gradients=True):
+            if not _needs_noise(case, new, told, gradients=True) or (number and _is_beyond(case, new, told)):
                 break
     return told
 
@@ -156,6 +160,12 @@ def _known_program(original: TestedProgram, case: Case, needs_grad: frozenset[st
         return original.oracle_program(case.sample.arguments, needs_grad)
     except UnknowableError:
         return None
+
+
+def steps_of(original: TestedProgram, case: Case) -> int:
+    """How many elements all steps of the original compute together, as far as that is known."""
+    program = _known_program(original, case, case.sample.needs_grad)
+    return 0 if program is None else sum(math.prod(shape) for step in program.steps for shape in step.shapes)
 
 
 def is_light(original: TestedProgram, case: Case) -> bool:
@@ -331,6 +341,11 @@ def _noisy(name: str, truth: Truth, noise: Any) -> Truth:
     """The truth with its noise. Every gradient that is not 0 has some: where there is none, it could not be told."""
     lost = (noise == 0) & (truth.values != 0) if not name.isdecimal() else False
     return replace(truth, noise=noise, undecided=truth.undecided | lost)
+
+
+def _is_beyond(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth]) -> bool:
+    """Whether an element is further from the truth than any number of noisy runs more will excuse."""
+    return _needs_noise(case, new, {name: replace(one, noise=_BEYOND * one.noise) for name, one in told.items()})
 
 
 def _needs_noise(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth], *, gradients: bool = False) -> bool:

@@ -36,6 +36,7 @@ from whynan.verify.truth import (
     is_light,
     nearby_truths,
     nearest_values,
+    steps_of,
     takes_logarithms,
     truths,
     values_around,
@@ -60,6 +61,8 @@ ELEMENTS: Final = 1 << 24
 ASKED: Final = 26
 """Of so many fresh inputs is the truth asked."""
 _BITS: Final = {"captured": 8192, "own": 2048, "extreme": 1024}
+_WORK: Final = 26_000
+"""So many steps of single elements are computed exactly of fresh inputs, but of half as many cases at least."""
 _MOST: Final = 160
 """Elements of the largest tensor for which the oracle is asked of a captured input as it is."""
 _MOST_WHOLE: Final = 4096
@@ -493,7 +496,9 @@ class Judgement:
                 key = case.sample.title, case.sample.dtype, case.sample.nature == "own" and changes_healthy(case, new)
                 seen[key] = seen.get(key, -1) + 1
                 ranked.append((2 * seen[key] + (case.sample.dtype != self.dtype) - 4 * _loses(case, new), number))
-        return {number for _, number in sorted(ranked)[:ASKED]}
+        work = sum(steps_of(self.original, case) for case, _ in pairs) / max(1, len(pairs))
+        most = max(ASKED // 2, min(ASKED, int(_WORK / max(1.0, work))))
+        return {number for _, number in sorted(ranked)[:most]}
 
     def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> Mapping[str, Truth] | None:
         found: Mapping[str, Truth] | None = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.fixes.python.edit import Editor
 from whynan.fixes.python.formula import Edit
 from whynan.fixes.python.write import ATOM, UnwritableError, Written, binding
+from whynan.ops.signatures import CASTS
 from whynan.ops.spelling import SYMBOLS
 from whynan.ops.table import TORCH
 from whynan.source.calls import function_of, operator_of
@@ -147,8 +148,8 @@ def enclosing_selection(reader: Reader, root: ast.expr) -> tuple[ast.expr, tuple
 def selection_of(reader: Reader, birth: Root, *, factors: bool, replaced: bool = False) -> Selection | None:
     """The nearest selection that an expression, or the name that it is given, stands in.
 
-    Only on demand: a product with a mask, of which it is one of the ``factors``; and ``nan_to_num`` and what bounds,
-    where what these have ``replaced`` counts as left out.
+    Only on demand: a product with a mask, of which it is one of the ``factors``; and ``nan_to_num``, what bounds, and a
+    product with what is seen to be a mask, where what these have ``replaced`` counts as left out.
     """
     path: set[ast.AST] = {birth}
     definitions: list[Definition] = []
@@ -183,11 +184,12 @@ def _selection_at(
             return True
         return isinstance(node, ast.Name) and node.id in names and reader.expand(reader.read(node)) is not None
 
-    if isinstance(root, ast.BinOp) and isinstance(root.op, ast.Mult) and factors:
+    if isinstance(root, ast.BinOp) and isinstance(root.op, ast.Mult) and (factors or replaced):
         for inner, mask in ((root.left, root.right), (root.right, root.left)):
             # no mask has a sign
             is_signed = isinstance(mask, ast.UnaryOp) and isinstance(mask.op, ast.USub)
-            if leads(inner) and not leads(mask) and not is_signed and reader.read(mask).name != "number":
+            may_be = factors or _is_of_booleans(reader, mask)
+            if leads(inner) and not leads(mask) and not is_signed and may_be and reader.read(mask).name != "number":
                 return Selection(root, mask, when=True, number=True)
     if isinstance(root, ast.Subscript) and leads(root.value) and _is_of_booleans(reader, root.slice):
         return Selection(root, root.slice, when=True)
@@ -211,12 +213,16 @@ def _selection_at(
 
 
 def _is_of_booleans(reader: Reader, index: ast.AST) -> bool:
-    """Whether an index is a mask, as far as its function shows what it was computed by."""
+    """Whether an index or a factor is a mask, as far as its function shows what it was computed by."""
     match index:
         case ast.Compare():
             return True
+        case ast.Call(func=ast.Attribute(value=cast, attr=name)) if name in CASTS:
+            return _is_of_booleans(reader, cast)
         case ast.Call():
             return operator_of(reader.place, index)[0] in _PREDICATES
+        case ast.BinOp(left=ast.Constant(value=1), op=ast.Sub(), right=operand):
+            return _is_of_booleans(reader, operand)
         case ast.UnaryOp(op=ast.Invert(), operand=operand):
             return _is_of_booleans(reader, operand)
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr(), left=left, right=right):

@@ -245,14 +245,14 @@ class _Proving:
     def _less_specific_fixes(
         self, finding: Finding, source: ProgramText, tried: Sequence[FixIntent]
     ) -> tuple[Fix, ...]:
-        """What holds of what a rule tries last, where that is the limit there, and of what the others that match do."""
+        """What holds of what a rule tries last, and of what the others that match do; a share at its limit."""
         last, others = intents_.tried_last(tried), [r for code in finding.matched for r in rules() if r.code == code]
         made = self._edit_fixes(finding, source, last) if last else ()
         held = [fix for fix in made if fix.verdict.status in APPLICABLE]
-        limits = tuple(f for f in held if f.verdict.status == "verified" or f.title == intents_.BOTH_ZERO.title)
+        best = tuple(f for f in held if f.verdict.status == "verified" or f.title != intents_.ONLY_SHARE.title)
         wanted = [i for rule in others for i in of_dtype(rule.fixes, finding) if i not in tried and i.kind != "setting"]
-        if limits or not wanted:
-            return limits
+        if best or not wanted:
+            return best
         return tuple(fix for fix in self._edit_fixes(finding, source, wanted) if fix.verdict.status in APPLICABLE)
 
     def _edit_fixes(self, finding: Finding, source: ProgramText, intents: Sequence[FixIntent]) -> tuple[Fix, ...]:
