@@ -586,14 +586,14 @@ def stand_in_text(given: StandIn) -> str:
     """What is given where there is no exact value, in how many elements, how far that may be off, and its gradient."""
     of = "gradient" if given.output is None else "value"
     lacks = _LACKS[given.lack].format(of=of)
-    many = "some" if given.count is None else f"{given.count:,}"
-    where = f" in {many} of {count_text(given.total, 'element')}" if given.total > 1 else ""
+    count, total = given.count, count_text(given.total, "element")
+    where = " where it failed" if count is None else f" in {count:,} of {total}" if given.total > 1 else ""
     number = f" of the {_ordinal(given.output)} result" if given.output else ""
     told = f"{lacks}{where}{number}: {_range_text(given.least, given.greatest)} is given"
     if given.exact_least is not None and given.exact_greatest is not None:
         exact = _range_text(given.exact_least, given.exact_greatest)
         is_exact = given.lack in ("beyond", "steep", "rounding")
-        told += f" for {exact}" if is_exact else f", of what rounds to the same it may be {exact}"
+        told += f" for {exact}" if is_exact else f"; an operand that rounds to the same may have {exact}"
     return f"{told}, and the gradient there is 0" if given.gradient_zero else told
 
 

@@ -207,11 +207,14 @@ def _logarithms(title: str, operand: str, of: str = "x") -> tuple[FixIntent, ...
 
 
 _LOGARITHMS: Final = ("log", "log2", "log10")
+LOG_AT_ZERO: Final = _logarithms(
+    "the smallest normal number instead of 0 in the logarithm", "where(x == 0, finfo(x).tiny, x)"
+)
 LOG: Final = (
     *_logarithms(
         "the least that 1 - x can be, instead of 0 in the logarithm", "where(x == 1, finfo(x).eps / 2, 1 - x)", "1 - x"
     ),
-    *_logarithms("the smallest normal number instead of 0 in the logarithm", "where(x == 0, finfo(x).tiny, x)"),
+    *LOG_AT_ZERO,
     *_logarithms("the smallest normal number as the least operand of the logarithm", "clamp(x, min=finfo(x).tiny)"),
 )
 """A logarithm is large and negative at 0, and its gradient 0; so is that of what is 0 by the rounding of 1."""
@@ -259,7 +262,7 @@ ROOT_ABOVE: Final = (
     guard("0 where the operand is 0 or below", "rsqrt(x)", where_zero("x <= 0", "rsqrt({})", "x")),
 )
 """A root is 0 below 0 too."""
-ABOVE: Final = {ROOT[0]: ROOT_ABOVE[0]}
+ABOVE: Final = {ROOT[0]: ROOT_ABOVE[0], **dict(zip(LOG_AT_ZERO, LOG_ABOVE, strict=True))}
 """Of a guard at 0 the one at 0 and below: for what comes to 0 by its own rounding."""
 ROOT_EPSILON: Final = (epsilon("a small number inside the root", "sqrt(x)", "sqrt(x + 1e-12)"),)
 ROOT_OF_PRODUCT: Final = tuple(

@@ -59,7 +59,7 @@ def rounded_input_text(value: float, exact: float) -> str:
     """What comes in was rounded before, and the exact value of what it was is another."""
     return (
         "what comes in was rounded on its way, so the exact value is not known: "
-        f"the fix gives {format_value(value)}, of what rounds to the same it may be {format_value(exact)}"
+        f"the fix gives {format_value(value)}; an operand that rounds to the same may have {format_value(exact)}"
     )
 
 

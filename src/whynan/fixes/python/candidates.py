@@ -429,12 +429,14 @@ def _is_never_negative(reader: Reader, term: Term) -> bool:
 
 
 def _with_all_below(spot: Spot, intents: Sequence[FixIntent]) -> list[FixIntent]:
-    """The intents; a guard of a root at 0 is one at 0 and below, where a difference is what the root is taken of.
+    """The intents; a guard at 0 is one at 0 and below, where a root or a logarithm is that of a difference.
 
     What is 0 there by rounding is as well a little less.
     """
     root = spot.reader.read(spot.birth)
     of = root.operands[0] if root.operands else root
+    while isinstance(of.node, ast.Subscript):
+        of = spot.reader.read(of.node.value)
     made = spot.reader.expand(of) or of
     cancels = made.name == "add" and not all(_is_never_negative(spot.reader, part) for part in made.operands)
     return [ABOVE.get(intent, intent) if cancels else intent for intent in intents]

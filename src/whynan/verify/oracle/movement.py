@@ -132,18 +132,25 @@ def _or_all(index: Any) -> Any:
 
 
 def _scatter_add(call: Call) -> Variable:
-    """``scatter_add``: the source may be larger than the index."""
+    """``scatter_add``, and ``scatter_reduce`` of a sum or a mean: the source may be larger than the index."""
     base, source, index = call.variable("self"), call.variable("src"), call.places(call.variable("index"))
-    if call.raw("reduce") not in (None, "sum", "add") or not call.flag("include_self", True):
-        raise call.unsupported("a reduction other than a sum")
+    reduce, with_self, f = call.raw("reduce"), call.flag("include_self", True), call.functions
+    if reduce not in (None, "sum", "add", "mean"):
+        raise call.unsupported("a reduction other than a sum and a mean")
     flat = np.arange(base.data.size).reshape(base.shape)
     if base.rank == 0:
-        return call.functions.add(base, source)
-    dim = int(call.number("dim", 0)) % base.rank
-    inside = tuple(slice(0, size) if axis != dim else slice(None) for axis, size in enumerate(index.shape))
-    taken = np.arange(source.data.size).reshape(source.shape)[tuple(slice(0, size) for size in index.shape)]
-    places = np.take_along_axis(flat[inside], index, axis=dim)
-    return call.tape.accumulate(base, places, call.tape.gather([source], taken))
+        places, taken = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    else:
+        dim = int(call.number("dim", 0)) % base.rank
+        inside = tuple(slice(0, size) if axis != dim else slice(None) for axis, size in enumerate(index.shape))
+        taken = np.arange(source.data.size).reshape(source.shape)[tuple(slice(0, size) for size in index.shape)]
+        places = np.take_along_axis(flat[inside], index, axis=dim)
+    terms = np.bincount(places.reshape(-1), minlength=base.data.size).reshape(base.shape)
+    start = base if with_self else f.choose(terms > 0, 0.0, base)
+    total = call.tape.accumulate(start, places, call.tape.gather([source], taken))
+    if reduce != "mean":
+        return total
+    return f.div(total, call.tape.constant(np.maximum(terms + with_self, 1).astype(np.float64)))
 
 
 def _pooled(call: Call) -> list[Variable]:
