@@ -34,7 +34,7 @@ _WORDS: Final = {
     "cause": ("crash", "end", "failure"),
     "engine": ("session", "evaluator"),
     "does": ("ends", "leaves", "skips"),
-    "tests": ("loss", "tested", "gradients", "held"),
+    "tests": ("loss", "tested", "gradients", "held", "given"),
     "bad": ("NaN", "Inf", "-Inf"),
     "sink": ("loss", "gradient", "parameter", "buffer", "output", "observed"),
 }

@@ -375,7 +375,7 @@ def replay(
                 bad = bad_elements_held(error) if fault.raised and fault.raised.kind is type(error) else None
                 if bad is not None:
                     reached.append(StepEvidence((bad[0],), (), bad_loss=True))
-                    guard.here.raised = error if fault.raised and (fault.raised.names_it or fault.whole) else None
+                    guard.here.raised = error
             if onward is not None and onward.first is not None and not (failed and fault.ends_itself):
                 reached.append(onward.first)
             if refused and not reached:

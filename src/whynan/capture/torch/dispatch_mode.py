@@ -170,6 +170,10 @@ class TraceMode(BesideCompiled):
             _below(listener)
         return operator_of(func)
 
+    def _refused(self, error: Exception, args: Any, kwargs: Any) -> None:
+        """An operation has raised."""
+        _below(self.tracer.bad.sinks.record_refusal, error, args, kwargs)
+
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
@@ -208,6 +212,8 @@ class TraceMode(BesideCompiled):
             if type(error) is RuntimeError and _REFUSAL in str(error):
                 wrapped = call_fenced(context.fail, _numbers_wrapped, func, args)
             if wrapped is None:
+                if looking and context.active and isinstance(error, Exception):
+                    call_fenced(context.fail, self._refused, error, args, kwargs)
                 strip_own_frames(error)
                 raise
         if wrapped is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch
 
@@ -79,9 +79,9 @@ def _sinks(measure: Measure, tensor: Tensor, made: Decision, comes: str) -> Iter
         yield replace(sink, decision=ChainLink(role="sink", op=None, site=site, typed_summary=said))
 
 
-def exception_link(place: Site) -> ChainLink:
-    """That the program has ended by an exception that names what it held as NaN or Inf."""
-    said = Note.create("decided", does="ends", tests="held", held=None)
+def exception_link(place: Site, *, of: Literal["held", "given"] = "held") -> ChainLink:
+    """That the program has ended by an exception for what it held, or an operation was given, as NaN or Inf."""
+    said = Note.create("decided", does="ends", tests=of, held=None)
     return ChainLink(role="sink", op=None, site=place, typed_summary=said)
 
 

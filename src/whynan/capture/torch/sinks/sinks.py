@@ -462,8 +462,25 @@ class Sinks:
         seen = self.sink(tensor, "observed", None, False)
         self.log.found += [s for s in seen if not self.scaler.is_discardable_read(s)]
 
+    def record_refusal(self, error: Exception, args: Any, kwargs: Any) -> None:
+        """An operation has raised: what of its operands is bad, or a whole number that was computed of what is."""
+        held: list[Sink] = []
+        for tensor in interventions.tensors_in([args, *kwargs.values()]):
+            if self.context.state_of(tensor) is not None:
+                held += self.sink(tensor, "observed", None, True)
+        self.log.refused = (id(error), [replace(sink, damage=False) for sink in held]) if held else None
+
     def record_exception(self, error: BaseException) -> None:
-        """An exception left the region with what its frames held: a fatal sink where it was raised for that."""
+        """An exception left the region with what its frames held.
+
+        A fatal sink where it was raised for that, or by an operation for what it was given.
+        """
+        number, given = self.log.refused or (0, [])
+        if number == id(error) and not is_nonfinite_error(error):
+            place = raised_at(error)
+            made = None if place is None else exception_link(place, of="given")
+            self.log.found += [replace(sink, decision=made) for sink in given]
+            return
         place = raised_at(error) if is_nonfinite_error(error) else None
         made = None if place is None else exception_link(place)
         held: list[Sink] = []
