@@ -121,6 +121,14 @@ SCALED_LIMITS: Final = (
     ),
     *(
         reformulation(
+            f"the limit of x / {_in_parentheses(f'a * {_in_parentheses(below)}')} where x is 0",
+            f"x / (a * ({below}))",
+            f"where(x == 0, ({limit}) / a, x / where(x == 0, 1, a * ({below})))",
+        )
+        for below, limit in _INVERSE_LIMITS.items()
+    ),
+    *(
+        reformulation(
             f"the limit of {name}(a * x) / {name}(x) where x is 0",
             f"{name}(a * x) / {name}(x)",
             f"where(x == 0, a, {name}(a * x) / {name}(where(x == 0, 1, x)))",
