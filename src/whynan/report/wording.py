@@ -590,11 +590,16 @@ def stand_in_text(given: StandIn) -> str:
     where = " where it failed" if count is None else f" in {count:,} of {total}" if given.total > 1 else ""
     number = f" of the {_ordinal(given.output)} result" if given.output else ""
     told = f"{lacks}{where}{number}: {_range_text(given.least, given.greatest)} is given"
-    if given.exact_least is not None and given.exact_greatest is not None:
-        exact = _range_text(given.exact_least, given.exact_greatest)
-        is_exact = given.lack in ("beyond", "steep", "rounding")
-        told += f" for {exact}" if is_exact else f"; an operand that rounds to the same may have {exact}"
-    return f"{told}, and the gradient there is 0" if given.gradient_zero else told
+    if given.exact_least is None or given.exact_greatest is None:
+        return told + _slope_text(given)
+    exact = _range_text(given.exact_least, given.exact_greatest)
+    if given.lack in ("beyond", "steep", "rounding"):
+        return f"{told} for {exact}{_slope_text(given)}"
+    return f"{told}{_slope_text(given)}; an operand that rounds to the same may have {exact}"
+
+
+def _slope_text(given: StandIn) -> str:
+    return ", and the gradient there is 0" if given.gradient_zero else ""
 
 
 def _ordinal(index: int) -> str:

@@ -37,8 +37,9 @@ _BY_ELEMENT: Final = TORCH.having("elementwise", "pointwise")
 _SIDES: Final = 4
 _LIMIT_BITS: Final = 1024
 """A limit is known to a few digits: what is undecided with so many bits beside an input has none that is told."""
-_BEYOND: Final = 64.0
-"""So many times what two noisy runs differ by, eight of them do not."""
+_ENOUGH: Final = 2
+_BEYOND: Final = 1024.0
+"""So many times what three noisy runs differ by, eight of them do not."""
 BESIDE: Final = 1e-6
 """So far beside an input, relative to it or to a usual one, are the values that have a limit there or not."""
 _WORSE: Final = (8.0, 64.0, 512.0)
@@ -73,14 +74,14 @@ def truths(original: TestedProgram, case: Case, new: Mapping[str, Any], *, bits:
             # what is excused by some of the noise is so by more of it
             if not _needs_noise(case, new, told):
                 return told
-            if number and _is_beyond(case, new, told):
+            if number >= _ENOUGH and _is_beyond(case, new, told):
                 break
         if not _needs_noise(case, new, told, gradients=True):
             return told
         noisy = told
         for number, noise in enumerate(_floors(program, case, inputs, _with_random_signs(behind))):
             told = {name: replace(truth, noise=np.fmax(truth.noise, noise[name])) for name, truth in noisy.items()}
-            if not _needs_noise(case, new, told, gradients=True) or (number and _is_beyond(case, new, told)):
+            if not _needs_noise(case, new, told, gradients=True) or (number >= _ENOUGH and _is_beyond(case, new, told)):
                 break
     return told
 
@@ -344,8 +345,18 @@ def _noisy(name: str, truth: Truth, noise: Any) -> Truth:
 
 
 def _is_beyond(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth]) -> bool:
-    """Whether an element is further from the truth than any number of noisy runs more will excuse."""
-    return _needs_noise(case, new, {name: replace(one, noise=_BEYOND * one.noise) for name, one in told.items()})
+    """Whether an element is further from the truth than any number of noisy runs more will excuse.
+
+    One without noise so far may come to have that of the others.
+    """
+    with np.errstate(over="ignore"):
+        wider = {name: replace(one, noise=_BEYOND * np.fmax(one.noise, _mean(one.noise))) for name, one in told.items()}
+    return _needs_noise(case, new, wider)
+
+
+def _mean(noise: Any) -> float:
+    finite = noise[np.isfinite(noise)]
+    return float(finite.mean()) if finite.size else 0.0
 
 
 def _needs_noise(case: Case, new: Mapping[str, Any], told: Mapping[str, Truth], *, gradients: bool = False) -> bool:

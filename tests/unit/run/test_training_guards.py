@@ -149,6 +149,21 @@ def that_decomposes(bad: int | None = BAD, sign: float = 1.0) -> Report:
     return w.report
 
 
+def that_counts(bad: int | None = BAD) -> Report:
+    """An operation raises for an index that was counted of what is NaN, and says nothing of that."""
+    model, optimizer = network()
+    w = watch(optimizer)
+    with contextlib.suppress(RuntimeError), w:
+        for x in batches(bad):
+            centred = torch.log(x) - x.log().amin(1, keepdim=True)
+            last = (centred * 0 == 0).sum(1, keepdim=True) - 1
+            loss = model(x.gather(1, last).expand(-1, 3)).pow(2).mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return w.report
+
+
 def score(predicted: Any, says: str) -> float:
     if not np.isfinite(predicted).all():
         raise ValueError(says)
@@ -245,6 +260,7 @@ NAMED: dict[str, tuple[Any, str]] = {
     "a library": (that_draws, "torch.log(x)"),
     "linear algebra": (that_decomposes, "torch.log(x)"),
     "an array": (that_scores, "torch.log(x)"),
+    "an index": (that_counts, "torch.log(x)"),
 }
 
 

@@ -56,8 +56,8 @@ def test_a_logarithm_of_what_underflowed_ends_at_the_smallest_normal_number() ->
     found = of_logarithm(lambda p: _at(p, lambda f: f.tiny))
     assert found.status == "guarded"
     assert reason_text(found).startswith(
-        "what comes in was rounded on its way, so no exact value is known in 1 of 24 elements: -87.3 is given, of "
-        "what rounds to the same it may be -105.4, and the gradient there is 0; forward and backward finite; none of "
+        "what comes in was rounded on its way, so no exact value is known in 1 of 24 elements: -87.3 is given, and the "
+        "gradient there is 0; an operand that rounds to the same may have -105.4; forward and backward finite; none of "
     )
 
 
@@ -263,6 +263,39 @@ def test_a_limit_needs_no_statement() -> None:
 
     given = [{"x": torch.tensor([0.0, 1.0, -2.0, 3.0], requires_grad=True)}]
     assert judge(lambda x: x.sin() / x, mended, given, kind="guard").status == "verified"
+
+
+def shares(x: Any) -> Any:
+    return x.amin(1) / x.amax(1)
+
+
+def first_shares(x: Any) -> Any:
+    return x.min(dim=1)[0] / x.max(dim=1)[0]
+
+
+@pytest.mark.parametrize("original", [shares, first_shares])
+def test_which_is_the_largest_beside_a_tie_is_no_limit(original: Any) -> None:
+    """The least and the largest of zeros are one element there, and any two beside them."""
+
+    def mended(x: Any, given: float) -> Any:
+        return torch.where(x.amax(1) == 0, given, original(torch.where(x.amax(1, keepdim=True) == 0, 1, x)))
+
+    x = torch.tensor([[0.0, 0.0], [1.0, 3.0], [2.0, 5.0], [0.5, 0.25]])
+    for given in (0.0, 1.0):
+        found = judge(original, lambda x, given=given: mended(x, given), [{"x": x}], kind="guard")
+        assert found.status == "guarded", found.why
+
+
+def test_a_quotient_of_two_that_vanish_at_different_rates_has_no_limit() -> None:
+    """The one is a million times as large as the other where they are not 0."""
+
+    def mended(x: Any, y: Any) -> Any:
+        return (x / torch.where(torch.logical_and(x == 0, y == 0), 1, y)).clamp(max=1.0)
+
+    given = [{"x": torch.zeros(4) * 1e-4, "y": torch.zeros(4)}, {"x": torch.full((4,), 1e-6), "y": torch.ones(4)}]
+    found = judge(lambda x, y: (x / y).clamp(max=1.0), mended, given, kind="guard")
+    assert found.status == "guarded", found.why
+    assert "there is no exact value" in reason_text(found)
 
 
 def steep() -> dict[str, Any]:

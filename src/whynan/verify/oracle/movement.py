@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from whynan.verify.oracle.calls import Ref
+from whynan.verify.oracle.elements import plain
 from whynan.verify.oracle.tape import Variable
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def _scatter_add(call: Call) -> Variable:
         taken = np.arange(source.data.size).reshape(source.shape)[tuple(slice(0, size) for size in index.shape)]
         places = np.take_along_axis(flat[inside], index, axis=dim)
     terms = np.bincount(places.reshape(-1), minlength=base.data.size).reshape(base.shape)
-    start = base if with_self else f.choose(terms > 0, 0.0, base)
+    start = base if with_self else f.choose(plain(terms > 0), 0.0, base)
     total = call.tape.accumulate(start, places, call.tape.gather([source], taken))
     if reduce != "mean":
         return total

@@ -78,6 +78,7 @@ def written_to_a_view(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return x
 
 
+PLACES = torch.tensor([[0, 2], [1, 1], [3, 0]])
 TWO: dict[str, Callable[[Any, Any], Any]] = {
     "add": lambda x, y: torch.add(x, y, alpha=0.3),
     "sub": lambda x, y: x - y,
@@ -109,6 +110,9 @@ TWO: dict[str, Callable[[Any, Any], Any]] = {
     "gather": lambda x, y: x.gather(1, torch.tensor([[0, 2], [1, 1], [3, 0]])) * y[:, :2],
     "index": lambda x, y: x[torch.tensor([2, 0, 2])] * y[:, [1]],
     "scatter_add": lambda x, y: x.scatter_add(1, torch.tensor([[0, 2], [1, 1], [3, 0]]), y[:, :2]),
+    "scatter_reduce, sum": lambda x, y: x.scatter_reduce(1, PLACES, y[:, :2], "sum", include_self=False),
+    "scatter_reduce, mean": lambda x, y: x.scatter_reduce(1, PLACES, y[:, :2], "mean"),
+    "scatter_reduce, mean of others": lambda x, y: x.scatter_reduce(1, PLACES, y[:, :2], "mean", include_self=False),
     "scatter": lambda x, y: x.scatter(1, torch.tensor([[0, 2], [1, 0], [3, 0]]), y[:, :2]),
     "pad": lambda x, y: F.pad(x, (1, 2), value=0.5).sum() * y,
     "roll": lambda x, y: x.roll(1, 0) * y.flip(1),

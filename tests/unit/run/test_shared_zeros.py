@@ -1,0 +1,125 @@
+"""What mends a zero at all the lines that it breaks, and what a guard gives where the program leaves it out or bounds it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+import whynan
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from whynan.records import Fix
+
+pytestmark = pytest.mark.proof
+
+SHARED = """import torch
+
+
+def target(x):
+    std = x.std(0)
+    scaled = (x / std).mean(0)
+    offset = torch.log(std)
+    OTHER
+    return scaled.sum() + offset.sum()
+"""
+CONSTANT = torch.tensor([[1.0, 2.0], [1.0, 3.0], [1.0, 5.0]])
+
+
+def best(module: ModuleType, *inputs: torch.Tensor) -> Fix:
+    return whynan.explain(module.target, *inputs, rerun=True).findings[0].fixes[0]
+
+
+def test_a_zero_of_two_lines_is_mended_where_it_is_computed(loaded: Callable[[str], ModuleType]) -> None:
+    fix = best(loaded(SHARED.replace("OTHER", "")), CONSTANT)
+    assert (fix.verdict.status, fix.title) == ("guarded", "1 in place of a std of 0, where it is computed")
+    assert "where std is 0, it is 1" in fix.verdict.why
+
+
+@pytest.mark.parametrize("other", ["offset = offset + 0 * std", "std = std * 1.0"])
+def test_one_that_is_read_otherwise_too_stays(other: str, loaded: Callable[[str], ModuleType]) -> None:
+    report = whynan.explain(loaded(SHARED.replace("OTHER", other)).target, CONSTANT, rerun=True)
+    assert not any("where it is computed" in fix.title for fix in report.findings[0].fixes)
+
+
+BOUNDED = """import torch
+
+
+def target(m, h):
+    ratio = (m.abs() / (0.5 * h))BOUND
+    return ratio
+"""
+
+
+def moments() -> tuple[torch.Tensor, torch.Tensor]:
+    """A quotient of 0 / 0 in one place, and of something over 0 in another."""
+    torch.manual_seed(0)
+    m, h = torch.rand(12), torch.rand(12)
+    m[3] = h[3] = h[7] = 0
+    return m, h
+
+
+def test_an_infinity_that_is_bounded_is_healthy(loaded: Callable[[str], ModuleType]) -> None:
+    fix = best(loaded(BOUNDED.replace("BOUND", ".clamp(None, 1)")), *moments())
+    assert (fix.verdict.status, fix.title) == ("guarded", "a denominator of 1 where both are 0")
+
+
+def test_without_a_bound_it_is_not(loaded: Callable[[str], ModuleType]) -> None:
+    fix = best(loaded(BOUNDED.replace("BOUND", "")), *moments())
+    assert fix.title != "a denominator of 1 where both are 0"
+
+
+ROWS = """import torch
+
+
+def target(x):
+    return torch.softmax(x, -1) @ torch.ones(3, 1)
+"""
+
+
+def test_a_row_of_nothing_beside_the_least_number_is_one_of_zeros(loaded: Callable[[str], ModuleType]) -> None:
+    """A bound of -Inf would give weight to what is masked beside the least finite number."""
+    least = torch.finfo(torch.float32).min
+    inf = torch.inf
+    x = torch.tensor([[-inf, -inf, -inf], [-inf, least, least], [0.5, -inf, 1.0], [0.1, 0.2, 0.3]])
+    fix = best(loaded(ROWS), x)
+    assert (fix.verdict.status, fix.title) == ("guarded", "softmax of zeros where a row is of -Inf only")
+
+
+DIFFERENCE = """import torch
+
+
+def target(p, rows):
+    left = 1 - p.sum(1)
+    return torch.log(left[rows]).sum()
+"""
+
+
+def test_a_difference_may_be_less_than_0_too(loaded: Callable[[str], ModuleType]) -> None:
+    p = torch.tensor([[0.5, 0.5], [0.3, 0.3], [0.1, 0.2]])
+    fix = best(loaded(DIFFERENCE), p, torch.tensor([0, 1, 2]))
+    assert fix.verdict.status == "guarded"
+    assert fix.patch is not None
+    assert "<= 0" in fix.patch
+
+
+MASKED = """import torch
+
+
+def target(x, y):
+    inside = (x > 1e-5).float()
+    return (inside * torch.log(x) + (1 - inside) * y).mean()
+"""
+
+
+def test_what_a_mask_leaves_out_may_be_any_number(loaded: Callable[[str], ModuleType]) -> None:
+    x = torch.tensor([0.0, 0.5, 0.25, 0.125]).requires_grad_()
+    report = whynan.explain(loaded(MASKED).target, x, torch.ones(4), rerun=True)
+    assert report.findings[0].fixes[0].verdict.status == "verified"
+    factor = loaded(MASKED.replace("(x > 1e-5).float()", "x.detach() * 3"))
+    without = whynan.explain(factor.target, x, torch.ones(4), rerun=True)
+    assert without.findings[0].fixes[0].verdict.status != "verified"
