@@ -64,6 +64,11 @@ for _name in ("sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh"):
 for _name in ("exp(x) - 1", "1 - exp(-x)", "log(1 + x)"):
     of(f"({_name}) / x", {"x": [0.0, 0.5]}, x=[0.5, -0.25])
     of(f"x / ({_name})", {"x": [0.0, 0.5]}, x=[0.5, -0.25])
+for _below in (
+    *(f"{_name}(x)" for _name in ("sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh")),
+    *("exp(x) - 1", "1 - exp(-x)", "log(1 + x)"),
+):
+    of(f"x / (a * ({_below}))", {"a": [2.0, 0.5], "x": [0.0, 0.5]}, a=[2.0, 0.5], x=[0.5, -0.25])
 of("(1 - cos(x)) / x", {"x": [0.0, 0.5]}, x=[0.5, -1.5])
 of("(1 - cos(x)) / x ** 2", {"x": [0.0, 0.5]}, x=[0.5, -1.5])
 for _above in (

@@ -1,4 +1,4 @@
-"""What mends a zero at all the lines that it breaks, and what a guard gives where the program leaves it out or bounds it."""
+"""What mends a zero at all the lines that it breaks, and a guard where the program leaves it out or bounds it."""
 
 from __future__ import annotations
 
