@@ -247,7 +247,7 @@ _TESTS: Final = {
     "tested": "what it tests",
     "gradients": "what it tests of the gradients",
     "held": "what it holds",
-    "given": "what its operation is given, or was computed of,",
+    "given": "what a whole number there was computed of",
 }
 _SINKS: Final = {
     "loss": "the loss",

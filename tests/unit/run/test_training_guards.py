@@ -164,6 +164,17 @@ def that_counts(bad: int | None = BAD) -> Report:
     return w.report
 
 
+def that_goes_on(bad: int | None = BAD) -> Report:
+    """The twin: the program expects that, and raises for something else."""
+    w = watch(network()[1])
+    with contextlib.suppress(ValueError), w:
+        for x in batches(bad):
+            with contextlib.suppress(RuntimeError):
+                x.gather(1, ((torch.log(x) - x.log().amin(1, keepdim=True)) * 0 == 0).sum(1, keepdim=True) - 1)
+        raise ValueError("the file is missing")
+    return w.report
+
+
 def score(predicted: Any, says: str) -> float:
     if not np.isfinite(predicted).all():
         raise ValueError(says)
@@ -284,6 +295,10 @@ def test_an_exception_that_names_none_leaves_what_was_read_a_warning() -> None:
     """The twin: it may be raised for anything."""
     report = that_scores(says="no score")
     assert (report.verdict, {f.severity for f in report.findings}) == ("damaged", {"warning"})
+
+
+def test_an_operation_that_may_raise_is_not_what_the_program_ends_for() -> None:
+    assert that_goes_on().verdict == "clean"
 
 
 def test_a_loop_that_may_continue_is_left_by_the_program_itself() -> None:

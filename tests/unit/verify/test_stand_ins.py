@@ -298,6 +298,20 @@ def test_a_quotient_of_two_that_vanish_at_different_rates_has_no_limit() -> None
     assert "there is no exact value" in reason_text(found)
 
 
+def test_a_limit_is_one_along_opposite_signs_too() -> None:
+    """It is 0 where both have one sign, and 1 where one is the other's opposite."""
+
+    def original(a: Any, b: Any) -> Any:
+        return (a.abs() + b.abs() - (a + b).abs()) / (a.abs() + b.abs())
+
+    def mended(a: Any, b: Any) -> Any:
+        below = a.abs() + b.abs()
+        return (below - (a + b).abs()) / torch.where(below == 0, 1, below)
+
+    given = [{"a": torch.tensor([0.0, 1.0, -2.0, 3.0]), "b": torch.tensor([0.0, -0.5, 1.0, 2.0])}]
+    assert judge(original, mended, given, kind="guard").status == "guarded"
+
+
 def steep() -> dict[str, Any]:
     """Probabilities, two of them below the smallest normal number, where 1 / p is out of range."""
     return {"p": torch.tensor([0.3, 1e-42, 1e-40, 1.0]).requires_grad_()}

@@ -53,6 +53,8 @@ class TraceContext:
     marked: weakref.WeakSet[State] = field(default_factory=lambda: weakref.WeakSet[State]())
     uninitialised: weakref.WeakSet[State] = field(default_factory=lambda: weakref.WeakSet[State]())
     any_marked: bool = False
+    refused: tuple[Exception, list[Tensor]] | None = None
+    """What the last operation has raised, and the whole numbers that it was given and that came of what is bad."""
     main: Lane = field(default_factory=Lane)
     local: threading.local = field(default_factory=threading.local)
     lanes: Lanes = field(default_factory=Lanes)

@@ -172,7 +172,8 @@ class TraceMode(BesideCompiled):
 
     def _refused(self, error: Exception, args: Any, kwargs: Any) -> None:
         """An operation has raised."""
-        _below(self.tracer.bad.sinks.record_refusal, error, args, kwargs)
+        with self.context.one_at_a_time:
+            self.tracer.bad.sinks.record_refusal(error, args, kwargs)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -82,6 +82,8 @@ class Tracer:
             operator = operator.as_run(args, out)
         ordinal = context.ordinal
         context.ordinal = ordinal + 1
+        if context.refused is not None:
+            context.refused = None
         try:
             lane: Lane = context.local.lane
         except AttributeError:

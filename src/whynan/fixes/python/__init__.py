@@ -13,7 +13,6 @@ from whynan.fixes.python.constructors import argument_edits as argument_edits
 from whynan.fixes.python.operands import operand_edit as operand_edit
 from whynan.fixes.python.operands import producer_edit as producer_edit
 from whynan.fixes.python.operands import producer_of as producer_of
-from whynan.fixes.python.operands import shared_edit as shared_edit
 from whynan.fixes.python.precision import HALVES as HALVES
 from whynan.fixes.python.precision import Known as Known
 from whynan.fixes.python.precision import call_outside_autocast as call_outside_autocast

@@ -140,9 +140,9 @@ def _is_read_elsewhere(reader: Reader, chosen: Selection) -> bool:
 
 
 def enclosing_selection(reader: Reader, root: ast.expr) -> tuple[ast.expr, tuple[Definition, ...]] | None:
-    """The selection around an expression, with the definitions on the way to it."""
+    """The selection around an expression that all that reads it goes through, with the definitions on the way to it."""
     chosen = selection_of(reader, root, factors=False, replaced=True)
-    return None if chosen is None else (chosen.node, chosen.definitions)
+    return None if chosen is None or _is_read_elsewhere(reader, chosen) else (chosen.node, chosen.definitions)
 
 
 def selection_of(reader: Reader, birth: Root, *, factors: bool, replaced: bool = False) -> Selection | None:
@@ -188,7 +188,7 @@ def _selection_at(
         for inner, mask in ((root.left, root.right), (root.right, root.left)):
             # no mask has a sign
             is_signed = isinstance(mask, ast.UnaryOp) and isinstance(mask.op, ast.USub)
-            may_be = factors or _is_of_booleans(reader, mask)
+            may_be = factors or _is_cast_mask(reader, mask)
             if leads(inner) and not leads(mask) and not is_signed and may_be and reader.read(mask).name != "number":
                 return Selection(root, mask, when=True, number=True)
     if isinstance(root, ast.Subscript) and leads(root.value) and _is_of_booleans(reader, root.slice):
@@ -212,17 +212,27 @@ def _selection_at(
     return Selection(root, mask.node, when=False) if filled and isinstance(mask.node, ast.expr) else None
 
 
+def _is_cast_mask(reader: Reader, factor: ast.AST) -> bool:
+    """Whether a factor is a mask of 0 and 1, or 1 less one."""
+    match factor:
+        case ast.Call(func=ast.Attribute(value=cast, attr=name)) if name in CASTS:
+            return _is_of_booleans(reader, cast)
+        case ast.BinOp(left=ast.Constant(value=1), op=ast.Sub(), right=mask):
+            return _is_cast_mask(reader, mask)
+        case ast.Name():
+            made = reader.reaching.single_definition(factor)
+            return made is not None and made.value is not None and _is_cast_mask(reader, made.value)
+        case _:
+            return _is_of_booleans(reader, factor)
+
+
 def _is_of_booleans(reader: Reader, index: ast.AST) -> bool:
-    """Whether an index or a factor is a mask, as far as its function shows what it was computed by."""
+    """Whether an index is a mask, as far as its function shows what it was computed by."""
     match index:
         case ast.Compare():
             return True
-        case ast.Call(func=ast.Attribute(value=cast, attr=name)) if name in CASTS:
-            return _is_of_booleans(reader, cast)
         case ast.Call():
             return operator_of(reader.place, index)[0] in _PREDICATES
-        case ast.BinOp(left=ast.Constant(value=1), op=ast.Sub(), right=operand):
-            return _is_of_booleans(reader, operand)
         case ast.UnaryOp(op=ast.Invert(), operand=operand):
             return _is_of_booleans(reader, operand)
         case ast.BinOp(op=ast.BitAnd() | ast.BitOr(), left=left, right=right):

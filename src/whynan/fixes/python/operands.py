@@ -14,19 +14,14 @@ from whynan.fixes.python.constructors import ArgumentEdit
 from whynan.fixes.python.edit import Editor, by_statement, insertions
 from whynan.fixes.python.imports import with_imports
 from whynan.fixes.python.write import NAMINGS, UnwritableError
-from whynan.ops.table import TORCH
 from whynan.records.intents import FixIntent
-from whynan.source.calls import operator_of
 from whynan.source.text import apply_edits, is_python
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from whynan.fixes.python.candidates import Spot
     from whynan.fixes.python.edit import Edited
-    from whynan.records import ChainLink, Finding, Site
+    from whynan.records import ChainLink, Finding
     from whynan.records.intents import OperandIntent
-    from whynan.source.dataflow import Definition
     from whynan.source.text import Place
 
 _WHOLE: Final = pattern("x")[1]
@@ -159,70 +154,3 @@ def _is_argument(place: Place, node: ast.expr) -> bool:
         return False
     names = place.meaning(call.func)
     return names is not None and list(names[:2]) == ["torch", "distributions"]
-
-
-# -- A number that is 0, and that expressions at several lines have no finite value of ---------------------------------
-
-
-_AT_ZERO: Final = frozenset(name for name, (_, values) in TORCH.poles.items() if 0.0 in values)
-
-
-def shared_edit(text: str, finding: Finding, births: Iterable[Finding]) -> ProducerEdit | None:
-    """The edit where a number is made that is 0, of which several of the births have no finite value.
-
-    It gives 1 in its place: what divides by the number, and what takes its logarithm, are as though it were none.
-    """
-    first = spot_of(text, finding)
-    if isinstance(first, str):
-        return None
-    sites = [one.site for one in (*finding.also, *births)]
-    beside = [site for site in dict.fromkeys(sites) if site not in (None, finding.site) and _is_beside(site, finding)]
-    spots = [spot_of(text, finding.model_copy(update={"site": site})) for site in beside]
-    others = {n.id for spot in spots if not isinstance(spot, str) for n in _names_at_pole(spot.place, spot.birth)}
-    zero = {o.expression for o in finding.element.operands if o.value == 0}
-    for name in _names_at_pole(first.place, first.birth):
-        made = first.reader.reaching.single_definition(name) if name.id in zero & others else None
-        if made is None or made.written or not isinstance(made.value, ast.expr) or _underflows(first, made.value):
-            continue
-        if _is_read_at_poles(first, made):
-            title = f"1 in place of a {name.id} of 0, where it is computed"
-            edited = rewritten(first, made.value, title, "where(x == 0, 1, x)")
-            instead = f"where {name.id} is 0, it is 1, with a gradient of 0"
-            return ProducerEdit(title, edited, instead) if isinstance(edited, str) else None
-    return None
-
-
-def _is_read_at_poles(spot: Spot, made: Definition) -> bool:
-    """Whether nothing but what has a pole at 0 reads a number, so that another in place of 0 moves nothing healthy."""
-    function, reaching = spot.place.function(spot.birth), spot.reader.reaching
-    at_poles = _names_at_pole(spot.place, function)
-    names = [node for node in ast.walk(function) if isinstance(node, ast.Name) and node.id == made.name]
-    read = [node for node in names if isinstance(node.ctx, ast.Load)]
-    return all(reaching.single_definition(node) == made and node in at_poles for node in read)
-
-
-def _underflows(spot: Spot, value: ast.expr) -> bool:
-    """Whether what a number is computed by can be 0 where its exact value is none."""
-    calls = (node for node in ast.walk(value) if isinstance(node, ast.Call))
-    return any(operator_of(spot.place, call)[0] in TORCH.having("exponential", "saturating") for call in calls)
-
-
-def _is_beside(site: Site | None, finding: Finding) -> bool:
-    """Whether a place is in the file and the function of a finding."""
-    here = finding.site
-    return site is not None and here is not None and (site.file, site.function) == (here.file, here.function)
-
-
-def _names_at_pole(place: Place, root: ast.AST) -> list[ast.Name]:
-    """The names that are divided by in a piece of source, or given to an operator that has a pole at 0."""
-    found: list[ast.expr | None] = []
-    for node in ast.walk(root):
-        match node:
-            case ast.BinOp(op=ast.Div(), right=operand) | ast.AugAssign(op=ast.Div(), value=operand):
-                found.append(operand)
-            case ast.Call() if operator_of(place, node)[0] in _AT_ZERO:
-                receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
-                found += [receiver, *node.args]
-            case _:
-                pass
-    return [node for node in found if isinstance(node, ast.Name)]

@@ -279,8 +279,8 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix, known: Known) 
     texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
     given = [source.operand_edit(path, text, finding, row) for row in operands_of(finding.rule)]
     texts += [edit.edited for edit in given if isinstance(edit, source.ArgumentEdit)]
-    bounded = (source.producer_edit(text, finding), source.shared_edit(text, finding, known.findings))
-    texts += [each.edited for each in bounded if each is not None and not isinstance(each, Declined)]
+    bounded = source.producer_edit(text, finding)
+    texts += [] if bounded is None or isinstance(bounded, Declined) else [bounded.edited]
     comes_in = finding.birth == "entered" or finding.data is not None
     entered = (*row_texts(text), *sample_texts(path, text, fix.patch or "")) if comes_in else ()
     masked = masked_texts(text, fix.patch or "") if "torch.where" in (fix.patch or "") else ()

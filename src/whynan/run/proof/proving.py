@@ -207,9 +207,8 @@ class _Proving:
         if source is None or self._trials.is_over():
             return settings
         arguments = self._argument_fixes(finding, source)
-        shared = self._shared_fixes(finding, source)
-        made = shared or self._edit_fixes(finding, source, intents)
-        if not shared and not any(fix.verdict.status == "verified" for fix in (*arguments, *made)):
+        made = self._edit_fixes(finding, source, intents)
+        if not any(fix.verdict.status == "verified" for fix in (*arguments, *made)):
             made = (*self._moved_fixes(finding, source, intents), *made)
         further: tuple[Callable[[], tuple[Fix, ...]], ...] = (
             lambda: self._less_specific_fixes(finding, source, intents),
@@ -375,16 +374,6 @@ class _Proving:
         if source is None or bounded is None or isinstance(bounded, Declined) or self._trials.is_over():
             return ()
         return (self._stated_fix(finding, source, bounded.title, bounded.edited, bounded.instead),)
-
-    def _shared_fixes(self, finding: Finding, source: ProgramText) -> tuple[Fix, ...]:
-        """The edit where a number is made of which several births have no finite value, if it holds."""
-        from whynan.fixes.python import shared_edit
-
-        made = shared_edit(source.text, finding, [*self._report.findings, *self._report.damaging])
-        if made is None or self._trials.is_over():
-            return ()
-        fix = self._stated_fix(finding, source, made.title, made.edited, made.instead)
-        return (fix,) if fix.verdict.status in APPLICABLE else ()
 
     def _mask_fixes(self, finding: Finding) -> tuple[Fix, ...]:
         """The edits with which a mask chooses what a product with it has left NaN; up to the first that holds."""

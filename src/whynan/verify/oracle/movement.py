@@ -140,7 +140,7 @@ def _scatter_add(call: Call) -> Variable:
         raise call.unsupported("a reduction other than a sum and a mean")
     flat = np.arange(base.data.size).reshape(base.shape)
     if base.rank == 0:
-        places, taken = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        places, taken = np.zeros(index.size, dtype=np.int64), np.arange(index.size)
     else:
         dim = int(call.number("dim", 0)) % base.rank
         inside = tuple(slice(0, size) if axis != dim else slice(None) for axis, size in enumerate(index.shape))

@@ -110,8 +110,6 @@ class SinkLog:
     has_left: bool = False
     """Whether something of that has become a sink."""
     last_backward: int = -1
-    refused: tuple[int, list[Sink]] | None = None
-    """The identity of the exception that an operation has raised last, and what of its operands was bad, or was so."""
     steps: Steps = field(default_factory=Steps)
     skipped_steps: int = 0
     leaves: dict[int, Leaf] = field(default_factory=lambda: {})

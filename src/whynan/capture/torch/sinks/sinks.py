@@ -463,23 +463,23 @@ class Sinks:
         self.log.found += [s for s in seen if not self.scaler.is_discardable_read(s)]
 
     def record_refusal(self, error: Exception, args: Any, kwargs: Any) -> None:
-        """An operation has raised: what of its operands is bad, or a whole number that was computed of what is."""
-        held: list[Sink] = []
-        for tensor in interventions.tensors_in([args, *kwargs.values()]):
-            if self.context.state_of(tensor) is not None:
-                held += self.sink(tensor, "observed", None, True)
-        self.log.refused = (id(error), [replace(sink, damage=False) for sink in held]) if held else None
+        """An operation has raised: kept, where it was given a whole number that was computed of what is bad."""
+        tensors = interventions.tensors_in([*args, *kwargs.values()])
+        states = [(tensor, self.context.state_of(tensor)) for tensor in tensors if not tensor.is_floating_point()]
+        given = [tensor for tensor, state in states if state is not None and state.taint is not None]
+        self.context.refused = (error, given) if given else None
 
     def record_exception(self, error: BaseException) -> None:
         """An exception left the region with what its frames held.
 
-        A fatal sink where it was raised for that, or by an operation for what it was given.
+        A fatal sink where it was raised for that, or by an operation for a whole number that came of it.
         """
-        number, given = self.log.refused or (0, [])
-        if number == id(error) and not is_nonfinite_error(error):
-            place = raised_at(error)
-            made = None if place is None else exception_link(place, of="given")
-            self.log.found += [replace(sink, decision=made) for sink in given]
+        refused, given = self.context.refused or (None, [])
+        self.context.refused = None
+        if refused is error and (place := raised_at(error)) is not None:
+            made = exception_link(place, of="given")
+            wrong = [sink for tensor in given for sink in self.sink(tensor, "observed", None, True) if sink.damage]
+            self.log.found += [replace(sink, damage=False, decision=made) for sink in wrong]
             return
         place = raised_at(error) if is_nonfinite_error(error) else None
         made = None if place is None else exception_link(place)
