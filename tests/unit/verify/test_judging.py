@@ -306,8 +306,8 @@ def test_a_guard_of_what_was_rounded_before_is_not_verified() -> None:
     assert [s.lack for s in judged(False).stand_ins] == ["infinite"]
     assert judged(True).status == "unverified"
     assert judged(True).why == (
-        "what comes in was rounded on its way, so the exact value is not known: the fix gives -87.3, of what rounds to "
-        "the same it may be -18.02"
+        "what comes in was rounded on its way, so the exact value is not known: the fix gives -87.3; an operand that "
+        "rounds to the same may have -18.02"
     )
 
 
