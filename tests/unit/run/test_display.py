@@ -221,5 +221,5 @@ def test_the_finding_of_a_watch_is_there_before_its_proof(
     after = capsys.readouterr().out
     assert ["  born " in text for text in before] == [not waits]
     assert ("  born " in after) is waits
-    assert "  fix      distorting: " in after
+    assert "  fix      guarded: " in after
     assert "nonfinite: 1 error" in after
