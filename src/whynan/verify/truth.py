@@ -34,8 +34,7 @@ _PRODUCTS: Final = TORCH.having("sum-of-products")
 _MOST_TERMS: Final = 1 << 20
 """Of matrix products; so many are some seconds."""
 _BY_ELEMENT: Final = TORCH.having("elementwise", "pointwise")
-_SIDES: Final = 6
-"""Of these the last two are those of inputs at different rates."""
+_SIDES: Final = 4
 _LIMIT_BITS: Final = 1024
 """A limit is known to a few digits: what is undecided with so many bits beside an input has none that is told."""
 _ENOUGH: Final = 2
@@ -239,7 +238,7 @@ def values_around(
             finite = np.abs(inputs[name][np.isfinite(inputs[name])])
             usual = float(finite.mean()) if finite.size and finite.any() else 1.0
             step = np.copysign(draw.uniform(0.5, 1.0, shape), draw.normal(size=shape) if number > 1 else 1.0)
-            if number >= _SIDES - 2 and (order + number) % 2:
+            if number == 1 and order % 2:
                 # a limit is one however much faster one input comes to its zeros than another
                 step = np.where(inputs[name] == 0, BESIDE * step, step)
             with np.errstate(invalid="ignore"):
