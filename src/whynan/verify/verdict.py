@@ -496,8 +496,11 @@ class Judgement:
                 key = case.sample.title, case.sample.dtype, case.sample.nature == "own" and changes_healthy(case, new)
                 seen[key] = seen.get(key, -1) + 1
                 ranked.append((2 * seen[key] + (case.sample.dtype != self.dtype) - 4 * _loses(case, new), number))
-        work = sum(steps_of(self.original, case) for case, _ in pairs) / max(1, len(pairs))
-        most = max(ASKED // 2, min(ASKED, int(_WORK / max(1.0, work))))
+        most = ASKED // 2
+        if len(ranked) > most:
+            # how long each takes is known by recording it, which is long itself
+            work = sum(steps_of(self.original, case) for case, _ in pairs) / len(pairs)
+            most = max(most, min(ASKED, int(_WORK / max(1.0, work))))
         return {number for _, number in sorted(ranked)[:most]}
 
     def _weigh(self, case: Case, new: dict[str, Any], ledger: Ledger) -> Mapping[str, Truth] | None:
