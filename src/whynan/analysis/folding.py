@@ -12,6 +12,7 @@ from whynan.analysis.chains import sink_links
 from whynan.ops.names import base_name
 from whynan.ops.table import TORCH
 from whynan.records import APPLICABLE, STATUSES, Member, Note
+from whynan.source.copies import is_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -94,7 +95,9 @@ class _Causes:
             return False
         if _is_derivative_beside(one, other) or _is_derivative_beside(other, one):
             return True
-        return _is_one_expression(one, other) or self._is_one_formula(one, other, one.site, other.site)
+        if _is_one_expression(one, other) or self._is_one_formula(one, other, one.site, other.site):
+            return True
+        return self._is_copy(one, other, one.site, other.site)
 
     def _is_one_formula(self, one: Finding, other: Finding, here: Site, there: Site) -> bool:
         """Whether two births are terms of one expression, under one rule or from one bad operand."""
@@ -104,8 +107,17 @@ class _Causes:
         mine, yours = self._expressions_around(here), self._expressions_around(there)
         joint = _first_of_both(mine, yours)
         if joint is None:
-            return isinstance(_first_of_both(self._where_named(here), self._where_named(there)), ast.BinOp)
+            uses = itertools.product(self._where_named(here), self._where_named(there))
+            return any(isinstance(_first_of_both(*pair), ast.BinOp) for pair in uses)
         return not isinstance(joint, (ast.Tuple, ast.Dict))
+
+    def _is_copy(self, one: Finding, other: Finding, here: Site, there: Site) -> bool:
+        """Whether two births are the same part of a formula that was written again for other names, line by line."""
+        same = one.rule == other.rule != "WN000" and (one.op, one.phase) == (other.op, other.phase)
+        if not same or here.function != there.function or one.element.shape != other.element.shape:
+            return False
+        place, mine, yours = self._place_of(here.file), self._expressions_around(here), self._expressions_around(there)
+        return place is not None and bool(mine and yours) and is_copy(place, mine[0], yours[0])
 
     def _expressions_around(self, site: Site) -> list[ast.AST]:
         """The expression at a site and those that it is part of, within its function; none where it is not known."""
@@ -115,8 +127,8 @@ class _Causes:
             self._nodes[site] = [] if place is None or node is None else _enclosing(place, node)
         return self._nodes[site]
 
-    def _where_named(self, site: Site) -> list[ast.AST]:
-        """The expressions with the one name that a statement gives the expression at a site, or a term of it.
+    def _where_named(self, site: Site) -> list[list[ast.AST]]:
+        """The expressions around each use of the one name that a statement gives the expression at a site.
 
         What is summed up first is a loss of its own, and is no term of what follows; nor are two arguments of a call.
         """
@@ -127,7 +139,7 @@ class _Causes:
             case ast.Assign(targets=[ast.Name(id=name)]):
                 function = place.function(around[0])
                 uses = (n for n in ast.walk(function) if isinstance(n, ast.Name) and n.id == name)
-                return [node for use in uses if isinstance(use.ctx, ast.Load) for node in _enclosing(place, use)]
+                return [_enclosing(place, use) for use in uses if isinstance(use.ctx, ast.Load)]
             case _:
                 return []
 
@@ -315,9 +327,9 @@ def _have_run_away(one: Finding, other: Finding) -> bool:
 def _is_made_of_infinity(one: Finding, other: Finding) -> bool:
     """Whether an Inf that was born has made a number what another birth fails on: what is divided by it is 0.
 
-    What the other birth is led back to is an event that carries that Inf on, and no Inf that came from elsewhere.
+    What the other birth is led back to has borne that Inf or carries it on, and is no Inf that came from elsewhere.
     """
-    carried = {_event(link.op, link.site) for link in one.chain if link.role == "step"}
+    carried = {_event(link.op, link.site) for link in one.chain if link.role in ("birth", "step")}
     causes = _operand_causes(other)
     is_lost = any(
         _holds_infinity(link) and not _is_infinite(link.typed_summary.values.get("result")) for link in causes

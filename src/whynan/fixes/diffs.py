@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -127,6 +128,26 @@ def apply_diff(diff: Diff, before: str) -> str:
     if any(not line.endswith("\n") for line in after[:-1]):
         raise DiffError("would leave a line without an end in the middle of the file")
     return "".join(after)
+
+
+def merge(before: str, one: str, other: str) -> str | None:
+    """A text with the changes of two others made of it; None where both change, or add something at, the same lines.
+
+    What both add alike, as an import, is added once.
+    """
+    lines, texts = _lines(before), (_lines(one), _lines(other))
+    changes: dict[tuple[int, int], list[str]] = {}
+    for text in texts:
+        for kind, begin, end, begins, ends in difflib.SequenceMatcher(None, lines, text, autojunk=False).get_opcodes():
+            if kind != "equal" and changes.setdefault((begin, end), text[begins:ends]) != text[begins:ends]:
+                return None
+    spans = sorted(changes)
+    if any(begin < end_before for (_, end_before), (begin, _) in itertools.pairwise(spans)):
+        return None
+    merged = list(lines)
+    for begin, end in reversed(spans):
+        merged[begin:end] = changes[begin, end]
+    return "".join(merged)
 
 
 def _hunk(lines: Sequence[str], place: int, header: re.Match[str]) -> tuple[Hunk, int]:

@@ -187,6 +187,12 @@ POLE: Final = (
     guard("0 where the denominator is 0", "a / b", "where(b == 0, 0, a / where(b == 0, 1, b))", denominator="b"),
     guard("0 where the operand is 0", "rsqrt(b)", where_zero("b == 0", "rsqrt({})", "b")),
     guard("0 where the base is 0", "b ** p", where_zero("b == 0", "{} ** p", "b"), base="b"),
+    guard(
+        "0 where the base is 0 and its exponent below 0",
+        "b ** p",
+        where_zero("logical_and(b == 0, p < 0)", "{} ** p", "b"),
+        base="b",
+    ),
 )
 """A quotient, and what has a pole at 0 as it has, is 0 there."""
 ANGLE: Final = (

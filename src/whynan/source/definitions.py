@@ -267,7 +267,7 @@ def sole_reaching_value(syntax: Syntax, use: ast.Name) -> ast.expr | None:
         if isinstance(parent, (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr)):
             return None
         if isinstance(node, ast.stmt):
-            block = next((b for b in _blocks(parent) if node in b), None)
+            block = next((b for b in blocks_of(parent) if node in b), None)
             if block is None:
                 return None
             for earlier in reversed(block[: block.index(node)]):
@@ -284,7 +284,8 @@ def _shared(syntax: Syntax, name: str) -> bool:
     return any(isinstance(n, (ast.Global, ast.Nonlocal)) and name in n.names for n in syntax.parents)
 
 
-def _blocks(node: ast.AST) -> Iterator[list[ast.stmt]]:
+def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The lists of statements that a statement, or a module, holds."""
     for field in ("body", "orelse", "finalbody"):
         block = getattr(node, field, None)
         if isinstance(block, list):

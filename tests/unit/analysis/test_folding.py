@@ -283,7 +283,30 @@ def duration_of_zero_in_a_weibull_density() -> Tensor:
     return loss
 
 
+def vectors_of_length_zero_in_three_lines() -> Tensor:
+    a, b, c = (torch.tensor([[0.0, 0.0], [3.0, 4.0]]) for _ in range(3))
+    na = a / a.norm(dim=-1, keepdim=True)
+    nb = b / b.norm(dim=-1, keepdim=True)
+    nc = c / c.norm(dim=-1, keepdim=True)
+    return torch.stack([na, nb, nc])
+
+
+def rates_that_are_softplus_by_hand() -> tuple[Tensor, Tensor]:
+    first, second = torch.tensor([200.0, 1.0]), torch.tensor([1.0, 300.0])
+    mean = torch.log(1 + torch.exp(first * 2))
+    scale = torch.log(1 + torch.exp(second * 2))
+    return mean, scale
+
+
+def count_that_is_one_over_infinity() -> Tensor:
+    scale = torch.exp(torch.tensor([100.0, 1.0]))
+    return torch.lgamma(torch.tensor([0.0, 2.0]) + 1 / scale) - torch.lgamma(1 / scale)
+
+
 ONE: tuple[Program, ...] = (
+    vectors_of_length_zero_in_three_lines,
+    rates_that_are_softplus_by_hand,
+    count_that_is_one_over_infinity,
     duration_of_zero_in_a_weibull_density,
     bias_correction_of_step_zero,
     rate_of_infinity,
@@ -539,7 +562,24 @@ def rate_of_infinity_beside_a_pole() -> Tensor:
     return first.detach() + 1 / (second.detach() - 0.5)
 
 
+def one_formula_at_two_places() -> tuple[Tensor, Tensor]:
+    first, second = torch.tensor([200.0, 1.0]), torch.tensor([1.0, 300.0])
+    mean = torch.log(1 + torch.exp(first * 2))
+    second = second.abs()
+    scale = torch.log(1 + torch.exp(second * 2))
+    return mean, scale
+
+
+def one_formula_for_two_shapes() -> tuple[Tensor, Tensor]:
+    first, second = torch.tensor([200.0, 1.0]), torch.tensor([1.0, 300.0, 2.0])
+    mean = torch.log(1 + torch.exp(first * 2))
+    scale = torch.log(1 + torch.exp(second * 2))
+    return mean, scale
+
+
 TWO: tuple[Program, ...] = (
+    one_formula_at_two_places,
+    one_formula_for_two_shapes,
     row_out_of_range_and_row_all_masked,
     rate_of_infinity_beside_a_pole,
     updates_divided_by_two_rows,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from whynan.fixes.diffs import DiffError, apply_diff, read_diff
+from whynan.fixes.diffs import DiffError, apply_diff, merge, read_diff
 
 BEFORE = "import torch\n\n\ndef f(x):\n    p = x.softmax(-1)\n    return p.log()\n\n\nprint(f)\n"
 AFTER = "import torch\n\n\ndef f(x):\n    return x.log_softmax(-1)\n\n\nprint(f)\n"
@@ -132,3 +132,22 @@ def test_a_change_of_the_same_lines_twice_is_refused() -> None:
     told = f"{HEADER}@@ -1 +1 @@\n-a\n+b\n@@ -1 +1 @@\n-a\n+c\n"
     with pytest.raises(DiffError, match="hunk 2"):
         apply_diff(read_diff(told), "a\n")
+
+
+LINES = "a\nb\nc\nd\n"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "merged"),
+    [
+        pytest.param("a\nB\nc\nd\n", "a\nb\nc\nD\nd\n", "a\nB\nc\nD\nd\n", id="lines apart"),
+        pytest.param("i\na\nB\nc\nd\n", "i\na\nb\nc\nD\n", "i\na\nB\nc\nD\n", id="what both add"),
+        pytest.param("a\nB\nc\nd\n", "a\nX\nc\nd\n", None, id="one line"),
+        pytest.param("a\nB\nC\nd\n", "a\nb\nX\nY\n", None, id="a line of each"),
+        pytest.param("a\nx\nb\nc\nd\n", "a\ny\nb\nc\nd\n", None, id="one place"),
+        pytest.param("a\nB\nc\nd\n", LINES, "a\nB\nc\nd\n", id="nothing"),
+    ],
+)
+def test_two_changes_of_a_text_are_merged_where_they_are_apart(one: str, other: str, merged: str | None) -> None:
+    assert merge(LINES, one, other) == merged
+    assert merge(LINES, other, one) == merged

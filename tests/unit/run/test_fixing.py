@@ -220,3 +220,62 @@ def test_a_quotient_that_is_1_nowhere_else_is_not_1_of_nothing(loaded: Callable[
     module = loaded(text.replace("FORMULA", "x.sum() * math.log(((x > 0.3) * 1.0 * (x > 0)).sum() / (x > 0).sum())"))
     report = whynan.explain(module.target, torch.tensor([-0.5, -0.1, -2.0]), rerun=True)
     assert "1 where the denominator is 0" not in {fix.title for fix in report.findings[0].fixes}
+
+
+POSES = """import torch
+
+
+def to_quaternion(v):
+    squared = (v * v).sum(-1)
+    theta = torch.sqrt(squared)
+    mask = squared > 0
+    k = torch.where(mask, torch.sin(theta / 2) / theta, 0.5 * torch.ones_like(theta))
+    w = torch.where(mask, torch.cos(theta / 2), torch.ones_like(theta))
+    return w, v * k[..., None]
+
+
+def to_vector(w, xyz):
+    squared = xyz.square().sum(-1)
+    sine = torch.sqrt(squared)
+    twice = 2 * torch.atan2(sine, w)
+    k_pos = twice / sine
+    k_neg = 2 * torch.ones_like(sine)
+    return xyz * torch.where(squared > 0, k_pos, k_neg)[..., None]
+
+
+def target(v):
+    loss = (to_vector(*to_quaternion(v)) - 1).square().mean()
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.proof
+def test_what_fails_twice_in_each_of_two_functions_is_mended_by_one_change(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    v = torch.tensor([[0.0, 0.0, 0.0], [0.1, 0.2, 0.3]], requires_grad=True)
+    report = whynan.explain(loaded(POSES).target, v, rerun=True)
+    lines = {finding.site.line for finding in report.findings if finding.site is not None}
+    assert lines == {8, 17}
+    for finding in report.findings:
+        best = finding.fixes[0]
+        assert best.verdict.status == "guarded", [fix.verdict.why for fix in finding.fixes]
+        assert {further.site.function for further in best.further} == {"to_quaternion", "to_vector"}
+        edited = regenerate_text("m.py", POSES, finding, best)
+        assert isinstance(edited, str)
+        again = torch.tensor([[0.0, 0.0, 0.0], [0.1, 0.2, 0.3]], requires_grad=True)
+        assert whynan.explain(loaded(edited).target, again).verdict == "clean"
+
+
+@pytest.mark.proof
+def test_a_power_of_zero_is_guarded_only_where_its_exponent_is_below_zero(loaded: Callable[[str], ModuleType]) -> None:
+    gain = VANISHED.replace("FORMULA", "(x ** p).sum()").replace("target(x)", "target(x, p)")
+    x, p = torch.tensor([0.0, 0.0, 2.0]), torch.tensor([-0.5, 0.0, 0.5])
+    (finding,) = whynan.explain(loaded(gain).target, x, p, rerun=True).findings
+    best = finding.fixes[0]
+    assert best.verdict.status == "guarded"
+    assert best.title == "0 where the base is 0 and its exponent below 0"
+    edited = regenerate_text("m.py", gain, finding, best)
+    assert isinstance(edited, str)
+    assert loaded(edited).target(x, p).item() == pytest.approx(1 + 2**0.5)

@@ -44,8 +44,8 @@ RULE = Rule(
         "and stays finite.",
     ),
     fixes=(
-        reformulation("-logsigmoid(-x) instead of log(1 + exp(x))", "log(1 + exp(x))", "-logsigmoid(-x)"),
         reformulation("softplus(x) instead of log(1 + exp(x))", "log(1 + exp(x))", "softplus(x)"),
+        reformulation("-logsigmoid(-x) instead of log(1 + exp(x))", "log(1 + exp(x))", "-logsigmoid(-x)"),
         *BOUNDED,
         *BOUNDED_EXPONENT,
     ),

@@ -11,7 +11,7 @@ from typing import Final
 from whynan.errors import UsageError
 from whynan.fixes import python as source
 from whynan.fixes.candidates import Declined
-from whynan.fixes.diffs import Diff, DiffError, apply_diff, read_diff, read_diffs
+from whynan.fixes.diffs import Diff, DiffError, apply_diff, merge, read_diff, read_diffs
 from whynan.records import APPLICABLE, Finding, Fix, Member, Report
 from whynan.records.intents import FixIntent
 from whynan.records.report import Further
@@ -274,7 +274,9 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix, known: Known) 
     births = [finding, *(_remaining_birth(finding, left) for left in fix.further)]
     if len(_diffs(fix)) > 1:
         births = [birth for birth in births if birth.site is not None and birth.site.file == path]
-    texts, declined = _mended_texts(text, births)
+    wanted = _applied(proved, text)
+    texts, declined = _mended_texts(text, births, wanted)
+    texts += _merged_texts(text, births, wanted)
     texts += _moved_texts(path, finding, births[1:], {**known.texts, path: text}, known.findings)
     texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
     given = [source.operand_edit(path, text, finding, row) for row in operands_of(finding.rule)]
@@ -310,14 +312,40 @@ def _moved_texts(
         yield from (*before, *(one for each in mended for one in (each, moved.without_unread(each))))
 
 
-def _mended_texts(text: str, births: Sequence[Finding]) -> tuple[list[str], list[str]]:
+def _mended_texts(text: str, births: Sequence[Finding], wanted: str | None = None) -> tuple[list[str], list[str]]:
     """A text with one birth mended after the other, in each way; and why there are no more."""
     texts, declined = [text], list[str]()
     for birth in births:
         made = [candidate for each in texts for candidate in source.consistent_candidates(each, birth, _intents(birth))]
         texts = [candidate.edited for candidate in made if not isinstance(candidate, Declined)]
+        if birth is not births[-1]:
+            texts = _on_the_way(texts, text, wanted)
         declined += [candidate.why for candidate in made if isinstance(candidate, Declined)]
     return texts, declined
+
+
+def _merged_texts(text: str, births: Sequence[Finding], wanted: str | None) -> list[str]:
+    """A text with the births of several findings mended, each as if it were the only one, in each way."""
+    made: list[str] = []
+    for number in range(1, len(births)):
+        first = _on_the_way(_mended_texts(text, births[:number], wanted)[0], text, wanted)
+        others = [*_mended_texts(text, births[number:], wanted)[0], *_merged_texts(text, births[number:], wanted)]
+        pairs = itertools.product(first, _on_the_way(others, text, wanted))
+        made += [merged for one, other in pairs if (merged := merge(text, one, other)) is not None]
+    return made
+
+
+def _on_the_way(texts: list[str], before: str, wanted: str | None) -> list[str]:
+    """Of texts those that have no line but the ones before and behind a change; all where none is so."""
+    known = {*before.splitlines(), *(wanted or "").splitlines()}
+    return [each for each in texts if known.issuperset(each.splitlines())] or texts
+
+
+def _applied(change: Diff | None, text: str) -> str | None:
+    try:
+        return None if change is None else apply_diff(change, text)
+    except DiffError:
+        return None
 
 
 def _numpy_texts(path: str, text: str, further: Sequence[Finding], proved: Diff) -> Iterator[str]:

@@ -137,6 +137,8 @@ class _Proving:
         self._trials = Trials(report, again, options.seconds, options.progress)
         self._course = functools.cache(again.course)
         self._known: dict[object, tuple[Fix, ...]] = {}
+        self._mended = set[frozenset[object]]()
+        """The births of each cause that a verified change mends."""
         self._numpy_sites: tuple[Site, ...] | None = None
         self._makers: dict[object, Site] = {}
         """The expressions of NumPy's that have made what came in, by what findings with the same fixes share."""
@@ -147,8 +149,11 @@ class _Proving:
         if self._keep is not None:
             self._keep_visits(self._keep)
         self._trials.begin()
+        for findings in (self._report.findings, self._report.damaging):
+            for finding in findings:
+                self._with_fixes(finding)
         changed: dict[str, object] = {
-            name: tuple(self._with_fixes(finding) for finding in getattr(self._report, name))
+            name: tuple(self._with_combined(self._with_fixes(finding)) for finding in getattr(self._report, name))
             for name in ("findings", "damaging")
         }
         said = [self._trials.out_of_time] if self._trials.ended else []
@@ -186,7 +191,10 @@ class _Proving:
         if finding.allowed is not None or finding.fate == "absorbed":
             return finding
         key = _alike(finding)
-        if key not in self._known:
+        if key not in self._known and (family := self._trials.family_of(finding)) in self._mended:
+            # with a change that is verified for one birth of a cause nothing is left of the others
+            self._known[key] = ()
+        elif key not in self._known:
             try:
                 self._known[key] = self._fixes(finding)
             except (KeyboardInterrupt, SystemExit):
@@ -194,7 +202,24 @@ class _Proving:
                 self._trials.interrupt()
                 self._course = functools.cache(self._trials.again.course)
                 self._known[key] = self._fixes(finding)
+            if any(fix.verdict.status == "verified" for fix in self._known[key]):
+                self._mended.add(family)
         return _made_by(finding.model_copy(update={"fixes": self._known[key]}), self._makers.get(key))
+
+    def _with_combined(self, finding: Finding) -> Finding:
+        """A finding with what mends it together with what mends the others, where no change alone holds."""
+        source = None if any(fix.verdict.status in APPLICABLE for fix in finding.fixes) else self._source(finding)
+        if source is None or finding.allowed is not None or finding.fate == "absorbed":
+            return finding
+        made = self._trials.combined(finding, source)
+        if made is not None:
+            fixes = (_fix_of(made, source), *finding.fixes)
+        elif self._trials.is_held(finding):
+            fixes = self._with_further(finding, source, finding.fixes)
+        else:
+            return finding
+        ranked = sorted(fixes, key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
+        return finding.model_copy(update={"fixes": tuple(ranked)})
 
     def _fixes(self, finding: Finding) -> tuple[Fix, ...]:
         intents = intents_of(finding)
@@ -210,21 +235,8 @@ class _Proving:
         made = self._edit_fixes(finding, source, intents)
         if not any(fix.verdict.status == "verified" for fix in (*arguments, *made)):
             made = (*self._moved_fixes(finding, source, intents), *made)
-        further: tuple[Callable[[], tuple[Fix, ...]], ...] = (
-            lambda: self._less_specific_fixes(finding, source, intents),
-            lambda: self._producer_fixes(finding),
-            lambda: self._numpy_fixes(finding),
-            lambda: self._mask_fixes(finding),
-            lambda: self._omission_fixes(finding, source),
-            lambda: self._batch_fixes(finding, source),
-            lambda: self._uncast_fixes(finding, source),
-            lambda: self._training_fixes(finding),
-            lambda: self._whole_in_float32(finding),
-        )
-        for fixes in further:
-            if not any(fix.verdict.status in APPLICABLE for fix in (*arguments, *made)):
-                known = {fix.patch for fix in made if fix.patch}
-                made = (*made, *(fix for fix in fixes() if fix.patch not in known))
+        if not self._trials.is_held(finding):
+            made = self._with_further(finding, source, (*arguments, *made))[len(arguments) :]
         if any(fix.patch for fix in arguments):
             # what does not fit how it is written is of no more use
             made = tuple(fix for fix in made if fix.patch)
@@ -240,6 +252,25 @@ class _Proving:
         # two spellings of one idea are one fix, where the first holds
         first = {fix.title: fix for fix in reversed(ranked) if fix.verdict.status in APPLICABLE}
         return (*(fix for fix in ranked if first.get(fix.title, fix) is fix), *settings)
+
+    def _with_further(self, finding: Finding, source: ProgramText, made: tuple[Fix, ...]) -> tuple[Fix, ...]:
+        """Fixes, and behind them what else may mend a finding, up to the first that does."""
+        further: tuple[Callable[[], tuple[Fix, ...]], ...] = (
+            lambda: self._less_specific_fixes(finding, source, intents_of(finding)),
+            lambda: self._producer_fixes(finding),
+            lambda: self._numpy_fixes(finding),
+            lambda: self._mask_fixes(finding),
+            lambda: self._omission_fixes(finding, source),
+            lambda: self._batch_fixes(finding, source),
+            lambda: self._uncast_fixes(finding, source),
+            lambda: self._training_fixes(finding),
+            lambda: self._whole_in_float32(finding),
+        )
+        for fixes in further:
+            if not any(fix.verdict.status in APPLICABLE for fix in made):
+                known = {fix.patch for fix in made if fix.patch}
+                made = (*made, *(fix for fix in fixes() if fix.patch not in known))
+        return made
 
     def _less_specific_fixes(
         self, finding: Finding, source: ProgramText, tried: Sequence[FixIntent]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
 from whynan.faults import report_internal_error
+from whynan.fixes.diffs import merge
 from whynan.records import APPLICABLE, STATUSES, FixVerdict, Note
 from whynan.records.report import Further
 from whynan.report.notes import sentence
@@ -37,7 +38,9 @@ if TYPE_CHECKING:
 
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
-_MOST_EDITS: Final = 3
+_MOST_EDITS: Final = 4
+_MOST_BEHIND: Final = 3
+"""So many statements behind two edits are looked at with them."""
 _GRACE: Final = 0.5
 """So much of the time that proofs have may the judgement of a candidate take, if little of that is left."""
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
@@ -99,6 +102,37 @@ class RankedCandidate:
         return STATUSES.index(verdict.status), self.leaves, kind, float(verdict.healthy_worse or 0), moved
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """What mends a birth, as it is proved on what was recorded there, and which other the program then still has."""
+
+    birth: Further
+    one: RankedCandidate
+    leaves: object
+
+    @property
+    def functions(self) -> set[object]:
+        """Where it edits something."""
+        return {birth.site.function for birth in (self.birth, *self.one.further)}
+
+    def is_apart(self, parts: Sequence[_Held], source: ProgramText) -> bool:
+        """Whether it edits another function of the same file than each of some others."""
+        is_here = is_same_file(self.birth.site.file, source.path)
+        return is_here and all(self.functions.isdisjoint(part.functions) for part in parts)
+
+
+def _joined(parts: Sequence[_Held], edited: str) -> RankedCandidate:
+    """Several changes as one, with the worst of their verdicts."""
+    first, *others = parts
+    title = "; ".join(dict.fromkeys(part.one.candidate.title for part in parts))
+    kind: FixKind = max((part.one.candidate.kind for part in parts), key=_STRICTNESS.index)
+    worst = max((part.one for part in parts), key=lambda one: one.rank).verdict
+    given = tuple(one for part in parts for one in part.one.verdict.stand_ins) if worst.status == "guarded" else ()
+    further = (*first.one.further, *(birth for part in others for birth in (part.birth, *part.one.further)))
+    whole = replace(first.one.candidate, title=title, kind=kind, edited=edited)
+    return RankedCandidate(whole, worst.model_copy(update={"stand_ins": given}), further)
+
+
 class Trials:
     """The candidates for the findings of one report, each judged and tried once.
 
@@ -125,6 +159,8 @@ class Trials:
         self._failed = False
         self._family: dict[int, frozenset[object]] = {}
         self._visited: dict[tuple[str, str, int], Visits | str] = {}
+        self._held: dict[object, list[_Held]] = {}
+        """What mends one finding but leaves another, by its birth."""
         self._verdicts: dict[tuple[Formula, Formula, str, Origin], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
 
@@ -178,13 +214,26 @@ class Trials:
             may_cure = may_cure or one.verdict.backward_finite is False
             if one.verdict.status == "unverified" or not may_cure:
                 tried_.append(one)
-            elif number >= _MOST_TRIED and any(t.verdict.status in APPLICABLE and not t.leaves for t in tried_):
+            elif self._is_enough(finding, tried_, number):
                 tried_.append(_unverified(one, _NOT_TRIED))
             elif self.is_over():
                 tried_.append(_unverified(one, sentence(self.out_of_time)))
             else:
                 tried_.append(self._in_place(finding, source, one))
         return sorted(tried_, key=lambda j: j.rank)
+
+    def _is_enough(self, finding: Finding, tried: Sequence[RankedCandidate], number: int) -> bool:
+        """Whether enough candidates were tried: the best by themselves, or one that only leaves another finding."""
+        held = self._held.get(birth_of(finding), ())
+        if any(part.one.verdict.status == "verified" for part in held):
+            return True
+        return number >= _MOST_TRIED and (
+            bool(held) or any(t.verdict.status in APPLICABLE and not t.leaves for t in tried)
+        )
+
+    def is_held(self, finding: Finding) -> bool:
+        """Whether a change mends a finding as far as it is proved by itself, and leaves another."""
+        return birth_of(finding) in self._held
 
     def judged(self, finding: Finding, source: ProgramText, candidate: Candidate) -> RankedCandidate:
         unknown = FixVerdict(status="unverified", why=sentence(self.out_of_time))
@@ -264,7 +313,39 @@ class Trials:
                 mended = self._in_place(finding, source, further, edits + 1)
                 if mended.verdict.status in (*APPLICABLE, "distorting"):
                     return mended
+        if outcome.next is not None and outcome.remains is not None and one.verdict.status in APPLICABLE:
+            self._hold(finding, source, one, birth_of(outcome.next))
         return replace(one, verdict=tried_verdict(one.verdict, outcome), leaves=outcome.remains is not None)
+
+    def _hold(self, finding: Finding, source: ProgramText, one: RankedCandidate, leaves: object) -> None:
+        """Keep what mends a finding of what is loaded, for what mends the other one that it leaves."""
+        further = _further_of(finding)
+        if source.edited is None and one.candidate.library == "torch" and further is not None:
+            self._held.setdefault(birth_of(finding), []).append(_Held(further, one, leaves))
+
+    def combined(self, finding: Finding, source: ProgramText) -> RankedCandidate | None:
+        """What mends a finding together with what mends those that it leaves, each proved by itself, if that holds.
+
+        Each is in a function of its own, so that none changes what the others are proved of.
+        """
+        for first in self._held.get(birth_of(finding), ())[:_MOST_TRIED]:
+            parts, edited, left = [first], first.one.candidate.edited, first.leaves
+            while len(parts) < _MOST_EDITS and not self.is_over():
+                following = next((part for part in self._held.get(left, ()) if part.is_apart(parts, source)), None)
+                merged = None if following is None else merge(source.text, edited, following.one.candidate.edited)
+                if following is None or merged is None:
+                    break
+                parts, edited = [*parts, following], merged
+                whole = _joined(parts, edited)
+                makes_up = whole.candidate.kind != "reformulation"
+                outcome = self.outcome(finding, source, edited, makes_up=makes_up, mends=whole.further)
+                if isinstance(outcome, str):
+                    break
+                verdict = tried_verdict(whole.verdict, outcome)
+                if verdict.status in APPLICABLE:
+                    return replace(whole, verdict=verdict, leaves=outcome.remains is not None)
+                left = None if outcome.next is None else birth_of(outcome.next)
+        return None
 
     def _absorbed_birth(self, finding: Finding, source: ProgramText, one: RankedCandidate) -> Finding | None:
         """What keeps a derivative bad that the program itself leaves out behind the function that is edited."""
@@ -329,11 +410,7 @@ class Trials:
                 # what came there was bad before the first edit, or came there in no step
                 there = replace(source, text=first.edited, loaded=source.before, mends=one.further)
                 apart = self.judged(left, there, there.holds(second)).verdict
-            pair = alike(source.text, second.edited, source.path, finding.site.line, visits)
-            together = None
-            if not isinstance(pair, Declined):
-                whole = replace(second, title=title, kind=kind, path=source.path, original=pair[0], repaired=pair[1])
-                together = self.judged(finding, source, whole)
+            together = self._judge_together(finding, source, replace(second, title=title, kind=kind), visits)
             if apart is not None and apart.status in APPLICABLE:
                 if together is not None and together.verdict.status == "rejected":
                     # the second may take what the first has given for what it mends
@@ -347,6 +424,27 @@ class Trials:
                 found.append(together)
         kept = [j for j in found if j.verdict.status in (*APPLICABLE, "distorting")]
         return [replace(j, further=(*one.further, further)) for j in sorted(kept, key=lambda j: j.rank)[:1]]
+
+    def _judge_together(
+        self, finding: Finding, source: ProgramText, whole: Candidate, visits: Visits
+    ) -> RankedCandidate | None:
+        """Two edits as one, with as many statements behind them as it takes to prove that nothing else is moved.
+
+        What a selection leaves out may come to anything, as it may where only one of the two is edited.
+        """
+        from whynan.fixes.candidates import Declined
+
+        assert finding.site is not None
+        first: RankedCandidate | None = None
+        for further in range(_MOST_BEHIND + 1):
+            pair = alike(source.text, whole.edited, source.path, finding.site.line, visits, further=further)
+            if isinstance(pair, Declined) or (first is not None and self.is_over()):
+                break
+            made = self.judged(finding, source, source.holds(replace(whole, original=pair[0], repaired=pair[1])))
+            if made.verdict.status in (*APPLICABLE, "distorting"):
+                return made
+            first = first or made
+        return first
 
     def _judge_separately(self, source: ProgramText, second: Candidate, left: Finding) -> FixVerdict | None:
         """The verdict of a second edit by itself, where it mends what the first run had too, at another place."""
