@@ -86,7 +86,7 @@ def judge_candidate(candidate: Candidate, visits: Visits, origin: Origin | None 
 def _judged(candidate: Candidate, visits: Visits, origin: Origin) -> FixVerdict:
     from whynan.verify.verdict import judge
 
-    tried = _trial_of(candidate, visits)
+    tried = recorded_trial(candidate, visits)
     if isinstance(tried, str):
         return FixVerdict(status="unverified", why=tried)
     is_rounded = bool(origin.rounded - _written(candidate.original.body)[0])
@@ -94,7 +94,7 @@ def _judged(candidate: Candidate, visits: Visits, origin: Origin) -> FixVerdict:
     # a loss of one element hides in a mean which of its terms are healthy
     (original, how), (repaired, then) = _each(candidate.original), _each(candidate.repaired)
     if how is not None and how == then:
-        apart = _trial_of(replace(candidate, original=original, repaired=repaired), visits)
+        apart = recorded_trial(replace(candidate, original=original, repaired=repaired), visits)
         tried = tried if isinstance(apart, str) else apart
     return judge(
         tried.before,
@@ -155,7 +155,7 @@ def _each(formula: Formula) -> tuple[Formula, str | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Trial:
+class RecordedTrial:
     """A candidate's formulas as functions, and what their parameters were at each visit."""
 
     before: Callable[..., Any]
@@ -163,7 +163,7 @@ class _Trial:
     given: list[dict[str, Any]]
 
 
-def _trial_of(candidate: Candidate, visits: Visits) -> _Trial | str:
+def recorded_trial(candidate: Candidate, visits: Visits) -> RecordedTrial | str:
     """A candidate ready to be run on the visits of its function; or why it cannot be."""
     from whynan.verify.in_place.numpy_births import reductions_in, with_arrays
 
@@ -178,7 +178,7 @@ def _trial_of(candidate: Candidate, visits: Visits) -> _Trial | str:
     return made if isinstance(lifted, str) else lifted
 
 
-def _ready(candidate: Candidate, visits: Visits, taken: frozenset[str] = frozenset()) -> _Trial | str:
+def _ready(candidate: Candidate, visits: Visits, taken: frozenset[str] = frozenset()) -> RecordedTrial | str:
     """A candidate's formulas as functions; ``taken``: the functions whose results are taken as they were."""
     from whynan.verify.formula import compile_formula
     from whynan.verify.in_place.numpy_births import as_arrays, on_tensors, taking_tensors
@@ -196,13 +196,13 @@ def _ready(candidate: Candidate, visits: Visits, taken: frozenset[str] = frozens
     if is_numpy:
         given, original, repaired = as_arrays(given), on_tensors(original), on_tensors(repaired)
     before, after = (_accept_extra(compile_formula(one, namespace), one) for one in (original, repaired))
-    return _Trial(taking_tensors(before), taking_tensors(after), given) if is_numpy else _Trial(before, after, given)
+    return RecordedTrial(taking_tensors(before), taking_tensors(after), given) if is_numpy else RecordedTrial(before, after, given)
 
 
 def cures(candidate: Candidate, visits: Visits, *, silent: bool = False) -> bool:
     """Whether a candidate is finite at the visits at which the original is not; where there are none, ``silent``."""
     try:
-        tried = _trial_of(candidate, visits)
+        tried = recorded_trial(candidate, visits)
     except UsageError:
         return False
     if isinstance(tried, str):

@@ -17,6 +17,7 @@ from whynan.report.notes import sentence
 from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
 from whynan.run.pipeline import source_reader
+from whynan.run.proof.behind import moved_behind
 from whynan.run.proof.local_proof import Origin, alike, judge_candidate
 from whynan.run.proof.outcomes import EditOutcome, birth_of, is_in_edit, outcome_of, so_far
 from whynan.run.proof.reruns import INTERRUPTED, EditedRun, NoRerun, RunOnce
@@ -251,7 +252,7 @@ class Trials:
         try:
             if key not in self._verdicts:
                 with ends_at(max(self._deadline, time.process_time() + self._seconds * _GRACE)):
-                    self._verdicts[key] = judge_candidate(candidate, visits, origin)
+                    self._verdicts[key] = _judged(candidate, source, visits, origin)
             return RankedCandidate(candidate, self._verdicts[key])
         except TimeIsOverError:
             self.ended = True
@@ -470,6 +471,15 @@ def intents_of(finding: Finding) -> tuple[FixIntent, ...]:
 
 def of_dtype(intents: Sequence[FixIntent], finding: Finding) -> tuple[FixIntent, ...]:
     return tuple(intent for intent in intents if not intent.dtypes or finding.element.dtype in intent.dtypes)
+
+
+def _judged(candidate: Candidate, source: ProgramText, visits: Visits, origin: Origin) -> FixVerdict:
+    """The verdict on a candidate by what was recorded, and by what is computed of what it gives."""
+    verdict = judge_candidate(candidate, visits, origin)
+    if candidate.kind != "guard" or verdict.status not in APPLICABLE:
+        return verdict
+    moved = moved_behind(candidate, source.text, visits)
+    return verdict if moved is None else verdict.as_status("rejected", moved)
 
 
 def tried_verdict(verdict: FixVerdict, outcome: EditOutcome | str) -> FixVerdict:
