@@ -150,6 +150,13 @@ def merge(before: str, one: str, other: str) -> str | None:
     return "".join(merged)
 
 
+def kept_lines(before: str, after: str) -> dict[int, int]:
+    """The numbers, from 1, that the lines which a change leaves have behind it, by those that they had."""
+    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    blocks = matcher.get_matching_blocks()
+    return {block.a + i + 1: block.b + i + 1 for block in blocks for i in range(block.size)}
+
+
 def _hunk(lines: Sequence[str], place: int, header: re.Match[str]) -> tuple[Hunk, int]:
     """The hunk that a header announces, whose lines begin at a place, and the place behind it."""
     start, n_before, _, n_after = (1 if number is None else int(number) for number in header.groups())

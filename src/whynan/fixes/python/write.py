@@ -115,7 +115,7 @@ def is_simple(text: str) -> bool:
         node = node.value
     if isinstance(node, ast.UnaryOp):
         node = node.operand
-    if isinstance(node, ast.Tuple):
+    if isinstance(node, (ast.Tuple, ast.List)):
         return all(isinstance(each, (ast.Name, ast.Constant)) for each in node.elts)
     return isinstance(node, (ast.Name, ast.Constant))
 

@@ -55,6 +55,7 @@ _LOSSES = (
     ("binary_cross_entropy_with_logits", "x, y"),
 )
 """Mean losses of as many elements as their input has."""
+_SPREADS = ("std", "var", "std_mean", "var_mean")
 _UNBIASED = "The variance divides by the count less the correction. That of a single value has no unbiased estimate; correction=0 gives 0."
 
 
@@ -109,7 +110,7 @@ def _mean(finding: Finding, name: str) -> Explanation | None:
         )
     correction = value(finding, "correction")
     correction = 1.0 if correction is None else correction
-    if name not in ("var", "std", "var_mean", "std_mean") or count > correction:
+    if name not in _SPREADS or count > correction:
         return None
     elements = "1 element" if count == 1 else f"{count} elements"
     return Explanation(
@@ -168,7 +169,7 @@ RULE = Rule(
                 f"{name}(x, d, keepdim=k)",
                 f"{name}(x, dim=d, correction=freedom(x, d), keepdim=k)",
             )
-            for name in ("std", "var")
+            for name in _SPREADS
         ),
         *(
             epsilon(
@@ -176,7 +177,7 @@ RULE = Rule(
                 f"{name}(x, d, correction=c, keepdim=k)",
                 f"{name}(x, dim=d, correction=0, keepdim=k)",
             )
-            for name in ("std", "var")
+            for name in _SPREADS
         ),
     ),
 )

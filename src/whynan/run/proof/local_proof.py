@@ -255,6 +255,9 @@ def judge_edit(before: str, after: str, path: str, finding: Finding, visits: Vis
         if isinstance(pair, Declined):
             break
         candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
+        if further and not cures(candidate, visits, silent=finding.fate == "damaging"):
+            # what is known where it begins may be of other visits than those that fail
+            continue
         verdict = judge_candidate(candidate, visits, origin)
         first = first or verdict
         if verdict.status == "verified":

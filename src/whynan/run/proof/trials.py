@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from whynan.analysis import cause_groups
 from whynan.errors import WhynanError
 from whynan.faults import report_internal_error
-from whynan.fixes.diffs import merge
+from whynan.fixes.diffs import kept_lines, merge
 from whynan.records import APPLICABLE, STATUSES, FixVerdict, Note
 from whynan.records.report import Further
 from whynan.report.notes import sentence
@@ -18,14 +18,14 @@ from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.behind import moved_behind
-from whynan.run.proof.local_proof import Origin, alike, judge_candidate
+from whynan.run.proof.local_proof import Origin, alike, cures, judge_candidate
 from whynan.run.proof.outcomes import EditOutcome, birth_of, is_in_edit, outcome_of, so_far
 from whynan.run.proof.reruns import INTERRUPTED, EditedRun, NoRerun, RunOnce
 from whynan.traces.format import FAILED
 from whynan.verify.in_place.swap import SwappedTexts, is_same_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Formula
     from whynan.fixes.python import MovedActivation
@@ -404,6 +404,8 @@ class Trials:
                 break
             if isinstance(second, Declined):
                 continue
+            if second.kind == "epsilon" and any(known.verdict.status in APPLICABLE for known in found):
+                continue
             title = first.title if first.title == second.title else f"{first.title}; {second.title}"
             kind: FixKind = max((first.kind, second.kind), key=_STRICTNESS.index)
             apart = self._judge_separately(source, second, left)
@@ -421,6 +423,7 @@ class Trials:
                 given = (*one.verdict.stand_ins, *apart.stand_ins) if worst.status == "guarded" else ()
                 found.append(RankedCandidate(whole, worst.model_copy(update={"stand_ins": given})))
                 continue
+            together = together or self._judge_over(finding, source, one, replace(second, title=title, kind=kind), left)
             if together is not None:
                 found.append(together)
         kept = [j for j in found if j.verdict.status in (*APPLICABLE, "distorting")]
@@ -441,11 +444,47 @@ class Trials:
             pair = alike(source.text, whole.edited, source.path, finding.site.line, visits, further=further)
             if isinstance(pair, Declined) or (first is not None and self.is_over()):
                 break
-            made = self.judged(finding, source, source.holds(replace(whole, original=pair[0], repaired=pair[1])))
+            both = source.holds(replace(whole, original=pair[0], repaired=pair[1]))
+            if further and not cures(both, visits, silent=finding.fate == "damaging"):
+                # what is known where it begins may be of other visits than those that fail
+                continue
+            made = self.judged(finding, source, both)
             if made.verdict.status in (*APPLICABLE, "distorting"):
                 return made
             first = first or made
         return first
+
+    def _judge_over(
+        self, finding: Finding, source: ProgramText, one: RankedCandidate, whole: Candidate, left: Finding
+    ) -> RankedCandidate | None:
+        """Two edits, the second judged by itself and the first on what the second gives.
+
+        So it is where what stands between them, as the call of a module, can be in no formula of both.
+        """
+        from whynan.fixes.candidates import Candidate
+        from whynan.fixes.python import candidates
+
+        was = _at_line(left, kept_lines(one.candidate.edited, source.text))
+        if was is None or one.further or one.candidate.library != "torch":
+            return None
+        titles = whole.title.removeprefix(f"{one.candidate.title}; "), one.candidate.title
+        made = candidates(source.text, was, [i for i in intents_of(was) if i.title == titles[0]])
+        for second in (source.holds(c) for c in made if isinstance(c, Candidate)):
+            at = _at_line(finding, kept_lines(source.text, second.edited))
+            intents = (*intents_of(finding), *intents_.tried_last(intents_of(finding)))
+            over = [] if at is None else candidates(second.edited, at, [i for i in intents if i.title == titles[1]])
+            both = next((c for c in over if isinstance(c, Candidate) and c.edited == whole.edited), None)
+            if both is None:
+                continue
+            apart = self.judged(was, source, second)
+            pair = one.candidate.original, both.repaired
+            if apart.verdict.status not in APPLICABLE or pair[0].inputs != pair[1].inputs:
+                continue
+            first = self.judged(finding, source, source.holds(replace(whole, original=pair[0], repaired=pair[1])))
+            worst = max((first, apart), key=lambda judged: judged.rank).verdict
+            given = (*first.verdict.stand_ins, *apart.verdict.stand_ins) if worst.status == "guarded" else ()
+            return replace(first, verdict=worst.model_copy(update={"stand_ins": given}))
+        return None
 
     def _judge_separately(self, source: ProgramText, second: Candidate, left: Finding) -> FixVerdict | None:
         """The verdict of a second edit by itself, where it mends what the first run had too, at another place."""
@@ -463,6 +502,19 @@ class Trials:
             if (alone.original.body, alone.repaired.body) == bodies:
                 return self.judged(known, source, alone).verdict
         return None
+
+
+def _at_line(finding: Finding, lines: Mapping[int, int]) -> Finding | None:
+    """A finding of another text, where its lines stand there; None where they do not."""
+    site = finding.site
+    if site is None or site.line not in lines:
+        return None
+    moved = lines[site.line] - site.line
+    end = site.end_line
+    if end is not None and lines.get(end) != end + moved:
+        return None
+    there = site.model_copy(update={"line": site.line + moved, "end_line": None if end is None else end + moved})
+    return finding.model_copy(update={"site": there})
 
 
 def intents_of(finding: Finding) -> tuple[FixIntent, ...]:
