@@ -50,8 +50,9 @@ class ArgumentIntent:
     """What would mend a hazard at the line that constructs an object of the program's: one argument of the call.
 
     ``rules`` are the codes of the hazards, ``classes`` the full public names of those it may construct. ``owner`` says
-    what the object is: the optimizer of the step, whose parameter groups hold the argument, or a module that was
-    called, which has it as an attribute. ``parameters`` are those of the constructor in order up to the argument, where
+    what the object is: the optimizer of the step, whose parameter groups hold the argument, a module that was
+    called, which has it as an attribute, or the configuration of one, of a library whose name is then in place of
+    classes. ``parameters`` are those of the constructor in order up to the argument, where
     a call may give it by position. ``values`` are pairs of a dtype and a Python literal; that of ``""`` is for all
     others. The ``kind`` says how it is judged, and ``instead`` what is given where that is a choice.
     """
@@ -61,7 +62,7 @@ class ArgumentIntent:
     name: str
     kind: FixKind
     values: tuple[tuple[str, str], ...]
-    owner: Literal["optimizer", "module"] = "module"
+    owner: Literal["optimizer", "module", "config"] = "module"
     parameters: tuple[str, ...] = ()
     instead: str = ""
 

@@ -33,6 +33,7 @@ PEAK_RATES: Final = (
 LARGEST_NORMS: Final = ("1.0", "10.0", "100.0", "1000.0")
 """What the norm of the gradients may be clipped to."""
 
+_NO_ALIGNMENT: Final = "a target that has no alignment with its input has a loss of 0 and no gradient"
 _USUAL: Final = (("float16", "1e-4"), ("", "1e-8"))
 _NORMS: Final = (
     ("torch.nn.LayerNorm", ("normalized_shape", "eps")),
@@ -59,7 +60,16 @@ ARGUMENTS: Final = (
         "guard",
         parameters=("blank", "reduction", "zero_infinity"),
         values=(("", "True"),),
-        instead="a target that has no alignment with its input has a loss of 0 and no gradient",
+        instead=_NO_ALIGNMENT,
+    ),
+    ArgumentIntent(
+        ("WN603",),
+        ("transformers",),
+        "ctc_zero_infinity",
+        "guard",
+        owner="config",
+        values=(("", "True"),),
+        instead=_NO_ALIGNMENT,
     ),
     # a vector of 0 over the greater of its length and eps
     _module_eps(("WN109", "WN110", "WN101", "WN704"), "torch.nn.CosineSimilarity", ("dim", "eps")),

@@ -11,10 +11,12 @@ from whynan.fixes.candidates import Declined
 from whynan.source.text import Place, apply_edits, is_python, parse_or_none, place_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from whynan.records.intents import ArgumentIntent
 
+_BY_POSITION: Final = {"optimizer": 2, "module": 0, "config": 1}
+"""So many arguments by position are never one of the rows: the parameters and the rate; what is loaded."""
 _QUESTIONS: Final = frozenset({"isinstance", "issubclass"})
 _CLOSED: Final = re.compile(r"(\s*\))*")
 """Parentheses around the last argument, which are no part of its node."""
@@ -93,11 +95,10 @@ class Construction:
         )
         if given is None and is_open:
             return Declined(title, f"what the call at {self.where} is given cannot be told (* or **)")
-        # behind the parameters and the learning rate
         if (
             given is None
             and intent.name not in intent.parameters
-            and len(self.call.args) > 2 * (intent.owner == "optimizer")
+            and len(self.call.args) > _BY_POSITION[intent.owner]
         ):
             return Declined(title, f"what the call at {self.where} gives by position may be {intent.name}")
         was = None if given is None else self._place.code(given)
@@ -135,6 +136,30 @@ def constructions(texts: Mapping[str, str], cls: str) -> list[Construction] | st
     return calls or f"no call in the program's own files makes the {cls.rpartition('.')[2]}"
 
 
+def configurations(
+    texts: Mapping[str, str], library: str, made: Collection[str], loaded: Collection[str]
+) -> list[Construction]:
+    """The calls in some files that make a library's configurations, or load them, or models, ``from_pretrained``.
+
+    ``made`` and ``loaded`` are the names of the classes.
+    """
+    calls: list[Construction] = []
+    for path, text in texts.items():
+        place = place_of(text)
+        for node in place.parents if library in text and place.tree is not None else ():
+            match node:
+                case ast.Call(func=ast.Attribute(value=named, attr="from_pretrained")):
+                    names = loaded
+                case ast.Call(func=named):
+                    names = made
+                case _:
+                    continue
+            meant = place.meaning(named) or [""]
+            if meant[0] == library and meant[-1] in names:
+                calls.append(Construction(path, node, place))
+    return calls
+
+
 def assignment(texts: Mapping[str, str], name: str) -> str | None:
     """Where an argument is given elsewhere than by the call: to an attribute of what is not ``self``, or by its key."""
     for path, text in texts.items():
@@ -164,10 +189,12 @@ def edit_title(cls: str, intent: ArgumentIntent, value: str) -> str:
 def argument_edits(path: str, text: str, intent: ArgumentIntent) -> Iterator[ArgumentEdit]:
     """Every edit of one file that an intent can come to, whichever object it is of."""
     for cls in intent.classes:
-        found = constructions({path: text}, cls)
+        names = place_of(text).names if intent.owner == "config" else ()
+        found = configurations({path: text}, cls, names, names) if names else constructions({path: text}, cls)
         for call in () if isinstance(found, str) else found:
             for value in {value for _, value in intent.values}:
-                made = call.edit(intent, value, edit_title(cls, intent, value))
+                title = edit_title(call.code(call.call.func) if names else cls, intent, value)
+                made = call.edit(intent, value, title)
                 if isinstance(made, ArgumentEdit):
                     yield made
 

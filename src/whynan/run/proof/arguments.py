@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from whynan.fixes.candidates import Declined
-from whynan.fixes.python.constructors import ArgumentEdit, assignment, constructions, edit_title
+from whynan.fixes.python.constructors import ArgumentEdit, assignment, configurations, constructions, edit_title
 from whynan.fixes.python.operands import operand_edit
+from whynan.records import FixVerdict
 from whynan.replay.checkpoint import stack
 from whynan.replay.live_objects import everything
+from whynan.replay.live_objects import objects_of as live_objects
 from whynan.rules.arguments import arguments_of, operands_of
 from whynan.run.proof.local_proof import namespace_of
 from whynan.verify.in_place.live_calls import ModuleCalls, OperandCalls
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from whynan.fixes.python.constructors import Construction
-    from whynan.records import Finding, FixVerdict
+    from whynan.records import Finding
     from whynan.records.intents import ArgumentIntent, FixKind
 
 
@@ -114,6 +116,9 @@ def proposals(
     for intent in arguments_of(finding.rule):
         if (intent.owner == "optimizer") != (finding.phase == "optimizer"):
             continue
+        if intent.owner == "config":
+            yield from _of_configuration(intent, texts)
+            continue
         if not any(cls.rpartition(".")[2] in text for cls in intent.classes for text in texts.values()):
             continue
         if intent.owner not in heard:
@@ -163,6 +168,33 @@ def _proposal(
     if verdict.status == "unverified":
         return None
     return ArgumentProposal(edit, live, _stated(verdict, intent.instead))
+
+
+def _of_configuration(intent: ArgumentIntent, texts: Mapping[str, str]) -> Iterator[ArgumentProposal]:
+    """The argument of the call that has made, or loaded, the one configuration of a live model that has it otherwise."""
+    from torch.nn import Module
+
+    (library,), value = intent.classes, intent.values[0][1]
+    wanted = ast.literal_eval(value)
+    models: Any = live_objects((Module,), [frame.f_locals for frame in stack(libraries=True)])
+    found = (vars(model).get("config") for model in models if _is_of(type(model), library))
+    live = {id(one): one for one in found if _is_of(type(one), library)}
+    held = [one for one in live.values() if vars(one).get(intent.name, wanted) != wanted]
+    if len(held) != 1 or assignment(texts, intent.name) is not None:
+        return
+    makers = (held[0], *(model for model in models if vars(model).get("config") is held[0]))
+    made, loaded = ({kind.__name__ for one in group for kind in type(one).__mro__} for group in (held, makers))
+    calls = configurations(texts, library, made, loaded)
+    if len(calls) != 1:
+        return
+    edit = calls[0].edit(intent, value, edit_title(calls[0].code(calls[0].call.func), intent, value))
+    if isinstance(edit, ArgumentEdit):
+        verdict = FixVerdict(status="guarded", why=intent.instead)
+        yield ArgumentProposal(edit, LiveArgument((held[0],), intent.name, wanted), verdict)
+
+
+def _is_of(kind: type, library: str) -> bool:
+    return any(str(vars(base).get("__module__")).partition(".")[0] == library for base in kind.__mro__)
 
 
 def _stated(verdict: FixVerdict, instead: str) -> FixVerdict:
