@@ -42,8 +42,16 @@ def _is_masked(finding: Finding) -> bool:
     return at is not None and fits("softmax(x)", at[1]) and is_exact_zero(finding)
 
 
+def _is_chosen(finding: Finding) -> bool:
+    """Whether the logarithm is multiplied with booleans: a mask, which chooses, and no number that it is of."""
+    around = finding.around
+    later = () if around is None else (one for one in around.operations if one.hops > 0)
+    return any(argument.dtype == "bool" for one in later for argument in one.arguments)
+
+
 def match(finding: Finding) -> Explanation | None:
-    if not fits("x ** P * log(x ** Q * ...) * ...", *logarithms_of_zero(finding)) or _is_masked(finding):
+    fitting = fits("x ** P * log(x ** Q * ...) * ...", *logarithms_of_zero(finding))
+    if not fitting or _is_masked(finding) or _is_chosen(finding):
         return None
     return Explanation(
         "log(0) is -Inf, and 0 × -Inf is NaN, in x log(x) at x = 0"

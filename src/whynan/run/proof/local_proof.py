@@ -44,6 +44,8 @@ _EACH: Final = {name: given.index("reduction") for name, given in SIGNATURES.ite
 """Losses that give the mean of their elements, or each: so many arguments come before the one that says which."""
 _UNROUNDED: Final = TORCH.having("value-free", "no-gradient")
 """What is made of no number, or decides: no rounding of an operand is in its result."""
+_WHOLE: Final = frozenset({"program_writes", "outside", "drew", "computed"})
+"""What a chain says of one number, all of whose history it tells."""
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
 _MOST_FURTHER: Final = 3
@@ -67,8 +69,9 @@ class Origin:
         """That of a finding's operands."""
         values = (operand.value for operand in finding.element.operands)
         written = (value for value in values if isinstance(value, float) and math.isinf(value))
+        rounded = frozenset[str]() if _is_exact_zero(finding) else saturating(finding)
         # one that was born would be the finding itself
-        return cls(saturating(finding), next(written, None) if finding.birth == "invalid" else None)
+        return cls(rounded, next(written, None) if finding.birth == "invalid" else None)
 
 
 def judge_candidate(candidate: Candidate, visits: Visits, origin: Origin | None = None) -> FixVerdict:
@@ -283,6 +286,21 @@ def saturating(finding: Finding) -> frozenset[str]:
                 continue
             waiting += [argument.event for argument in operation.arguments if argument.event is not None]
     return frozenset(found.values()) & TORCH.having("saturating")
+
+
+def _is_exact_zero(finding: Finding) -> bool:
+    """Whether the one operand is 0 because it was multiplied with a 0 of a mask, or of data: nothing was rounded.
+
+    Of a row only one element is followed, and the others may have been.
+    """
+    read = finding.forward_operands if finding.phase == "backward" else finding.element.operands
+    known = [operand.value for operand in read if operand.index is not None]
+    said = [link.typed_summary for link in finding.chain if link.role == "cause"]
+    if known != [0] or not said or any(note.kind not in _WHOLE for note in said):
+        return False
+    first, operators = said[0], {str(note.values.get("operator")).removesuffix("_") for note in said}
+    is_exact = first.kind != "computed" or first.values["operator"] in TORCH.having("comparison")
+    return is_exact and operators.isdisjoint(TORCH.having("saturating"))
 
 
 def alike(

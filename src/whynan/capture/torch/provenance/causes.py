@@ -162,12 +162,12 @@ class Causes:
             return None, *joined
         parts: list[Part] = []
         factors: list[Factor] = []
-        for name, operand in zip(row.operator.arg_names, kept.held, strict=False):
+        given = [self._given(operand, kept) for operand in kept.held]
+        for name, operand, tensor in zip(row.operator.arg_names, kept.held, given, strict=False):
             if isinstance(operand, Held):
-                tensor = self._tensor(operand, kept)
                 place, region = (None, None)
                 if tensor is not None:
-                    place, region = locate(row.operator, name, tensor, kept.held, position)
+                    place, region = locate(row.operator, name, tensor, given, position)
                 if tensor is None or (place is None and region is None):
                     parts.append(Part(holder=operand))
                 elif place is not None:
@@ -293,6 +293,12 @@ class Causes:
         said, part = explain_event(_DIALECT, plain, value, parts, dtype_name(dtype))
         link = None if said is None else self._link(row, said)
         return (link, None, None) if part is None else (link, part.holder, part.place)
+
+    def _given(self, operand: Any, kept: Operands) -> Any:
+        """What an operator was given, in which each tensor that is not known any more is None."""
+        if isinstance(operand, Held):
+            return self._tensor(operand, kept)
+        return [self._given(one, kept) for one in operand] if isinstance(operand, list) else operand
 
     def _tensor(self, operand: Held, kept: Operands) -> Tensor | None:
         if kept.before is not None and kept.held and kept.held[0] is operand:
