@@ -42,6 +42,28 @@ def fold_findings(escaped: Sequence[Finding], damaging: Sequence[Finding], read:
     return first, tuple(_merged(group) for group in groups if id(group[0]) not in heads)
 
 
+def fold_causes(told: Sequence[Finding], absorbed: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Findings, each with the Inf that one of its causes is in its ``also``, and the absorbed ones that are none."""
+    left: list[Finding] = []
+    found = list(told)
+    for one in absorbed:
+        event = _event(one.op, one.site)
+        behind = (n for n, other in enumerate(found) if one.site is not None and event in _infinities_behind(other))
+        number = next(behind, None)
+        if number is None or one.birth not in ("overflow", "pole"):
+            left.append(one)
+            continue
+        also = dict.fromkeys((*found[number].also, _member(one), *one.also))
+        found[number] = found[number].model_copy(update={"also": tuple(also)})
+    return found, left
+
+
+def _infinities_behind(finding: Finding) -> set[tuple[object, ...]]:
+    """The operations among a finding's causes that gave an Inf."""
+    causes = _operand_causes(finding)
+    return {_event(link.op, link.site) for link in causes if _is_infinite(link.typed_summary.values.get("result"))}
+
+
 def cause_groups(findings: Sequence[Finding], read: Read) -> list[list[Finding]]:
     """The findings, those of one cause together; the first of each in their order."""
     causes = _Causes(read)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from whynan.analysis import fold_findings, judge_births
+from whynan.analysis import fold_causes, fold_findings, judge_births
 from whynan.analysis.chains import sink_links
 from whynan.capture.ranks import rank
 from whynan.faults import report_internal_error
@@ -131,10 +131,18 @@ def fold_report(report: Report) -> Report:
     """The report with one finding for each cause; the other births of it stand in its ``also``."""
     try:
         findings, damaging = fold_findings(report.findings, report.damaging, source_reader(report))
+        told, absorbed = fold_causes((*findings, *damaging), report.absorbed)
     except Exception:
         report_internal_error()
         return report
-    return report.model_copy(update={"findings": findings, "damaging": damaging})
+    return report.model_copy(
+        update={
+            "findings": tuple(told[: len(findings)]),
+            "damaging": tuple(told[len(findings) :]),
+            "absorbed": tuple(absorbed),
+            "absorbed_count": report.absorbed_count - len(report.absorbed) + len(absorbed),
+        }
+    )
 
 
 def source_reader(report: Report) -> Callable[[str], Place | None]:

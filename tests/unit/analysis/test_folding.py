@@ -626,6 +626,33 @@ def test_two_defects_are_two_findings(program: Program) -> None:
     assert len(_told(report)) == 2, _told(report)
 
 
+def test_an_infinity_that_has_made_the_zero_at_fault_did_harm() -> None:
+    def program() -> Tensor:
+        sigma = torch.tensor([0.5, 0.0])
+        step = torch.log(torch.ones(2)) - torch.log(sigma)
+        return 1 / (torch.tensor([1.0, 0.5]) / (step - 0.25))
+
+    report = whynan.explain(program)
+    (finding,) = report.findings
+    assert (finding.op, finding.rule) == ("aten.reciprocal.default", "WN102")
+    assert [(member.op, member.rule) for member in finding.also] == [("aten.log.default", "WN201")]
+    assert not report.absorbed
+    assert report.absorbed_count == 0
+    summaries = [link.summary for link in finding.chain if link.role == "cause"]
+    assert [summary for summary in summaries if summary.startswith("log of 0 is -Inf")]
+    assert "log of 0 is -Inf" in str(report)
+
+
+def test_an_infinity_beside_it_did_none() -> None:
+    def program() -> Tensor:
+        left_out = 1 / torch.log(torch.tensor([0.0, 2.0]))
+        return left_out + 1 / torch.tensor([0.0, 2.0])
+
+    report = whynan.explain(program)
+    assert [finding.op for finding in report.findings] == ["aten.reciprocal.default"]
+    assert [finding.op for finding in report.absorbed] == ["aten.log.default"]
+
+
 @pytest.mark.full
 @pytest.mark.breadth
 def test_a_folding_of_everything_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:

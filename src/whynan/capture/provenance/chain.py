@@ -110,6 +110,8 @@ def _followed(dialect: Dialect, op: str, value: Any, parts: list[Part]) -> Part 
         return infinite[0]
     if plain == "exp":
         return None
+    if len(infinite) == 1 and math.isinf(value) and plain in ("add", "sub", "rsub", "mul"):
+        return infinite[0]
     if plain in ("sub", "rsub"):
         # two sides of like size cancel, which explains the value
         known = [(p, n) for p, n in known if abs(float(n)) * NEGLIGIBLE > abs(value)] or known
