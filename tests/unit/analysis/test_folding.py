@@ -240,7 +240,10 @@ class CountingLate(torch.optim.Optimizer):
                 count = self.state[p].setdefault("count", 0)
                 first, second = (torch.tensor(1 - beta**count) for beta in (0.9, 0.999))
                 if group["apart"]:
-                    first, second = p.grad.abs().amin(0), p.grad.square().amin(0)
+                    first, second = p.grad.abs().amin(0), (p - 1).square().amin(0)
+                    p.sub_(p.grad * 0.1 / first)
+                    p.sub_(p.grad.square() * 0.001 / second)
+                    continue
                 mean = p.grad * 0.1 / first
                 square = p.grad.square() * 0.001 / second
                 p.sub_(0.01 * mean / (square.sqrt() + 1e-8))

@@ -144,6 +144,37 @@ def test_a_bad_gradient_that_a_step_consumes_stays_the_root_of_what_it_spoils() 
     assert sinks(finding) == {("gradient", "weight"), ("parameter", "weight")}
 
 
+class ByHand(torch.optim.Optimizer):
+    """A user's own, whose decay is 1 in a half format: what it divides by is 0."""
+
+    def __init__(self, parameters: Any) -> None:
+        super().__init__(parameters, {})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        del closure
+        for parameter in self.param_groups[0]["params"]:
+            decay = torch.tensor(0.999, dtype=parameter.dtype)
+            mean = torch.zeros_like(parameter).add_(parameter.grad * (1 - decay))
+            left = 1 - decay**2
+            parameter.sub_(mean / left)
+
+
+def test_what_made_the_operand_of_a_birth_in_an_optimizer_by_hand_is_told() -> None:
+    weight = nn.Parameter(torch.ones(3, dtype=torch.bfloat16))
+    optimizer = ByHand([weight])
+
+    def work() -> None:
+        (weight * 2).sum().backward()
+        optimizer.step()
+
+    (finding,) = traced(work).findings
+    assert (finding.phase, finding.op) == ("optimizer", "aten.div.Tensor")
+    causes = [(link.op, link.phase) for link in finding.chain if link.role == "cause"]
+    made = ("aten.lift_fresh.default", "aten.pow.Tensor_Scalar", "aten.rsub.Scalar")
+    assert causes == [(op, "optimizer") for op in made]
+
+
 def test_a_scheduler_and_an_average_of_weights_are_silent() -> None:
     model = nn.Linear(2, 1)
     average = torch.optim.swa_utils.AveragedModel(model)

@@ -89,8 +89,11 @@ class Tracer:
         except AttributeError:
             lane = context.lane()
         node = kind = None
+        fleeting = False
         if lane.optimizer is not None and not lane.engine_depth and not _grad_enabled():
-            phase, site = OPTIMIZER, (context.sites.current_site(2) if lane.optimizer_own else lane.optimizer_site)
+            # what PyTorch's own optimizers compute on the way to a parameter is not followed
+            fleeting = not lane.optimizer_own
+            phase, site = OPTIMIZER, (lane.optimizer_site if fleeting else context.sites.current_site(2))
         elif (node := _current_node()) is None:
             phase, site = FORWARD, context.sites.current_site(2)
         else:
@@ -123,7 +126,7 @@ class Tracer:
         rows.modules[place] = lane.module
         held: list[Any] | None = None
         size = 0
-        if phase == FORWARD:
+        if phase == FORWARD or (phase == OPTIMIZER and not fleeting):
             if not operator.view and not operator.collective:
                 held, size = rows.operands_of(args, site, ordinal, self.bad.events.first_used)
             elif args and type(args[0]) in PLAIN and args[0].requires_grad and is_leaf(args[0]):
@@ -171,7 +174,8 @@ class Tracer:
             row = Row(ordinal, operator, site, phase, kind, lane.module)
             self.deferred.add(LiveEvent(row, args, kwargs, list(written), before, node, lane))
             return
-        bad = self._bad_among(written, operator, ordinal, phase) if written else None
+        fleeting = fleeting and not operator.mutable and not operator.uninitialised
+        bad = self._bad_among(written, operator, ordinal, fleeting) if written else None
         if phase == FORWARD:
             asked = operator.base in self.detectors.asked
             if operator.mutable and context.log.unused:
@@ -193,9 +197,8 @@ class Tracer:
             if asked:
                 self.detectors.check_event(live)
 
-    def _bad_among(self, written: Any, operator: Operator, ordinal: int, phase: int) -> list[int] | None:
+    def _bad_among(self, written: Any, operator: Operator, ordinal: int, fleeting: bool) -> list[int] | None:
         """The places of the tensors with a bad element among those that an event wrote, each noted as written by it."""
-        fleeting = phase == OPTIMIZER and not operator.mutable and not operator.uninitialised
         if len(written) == 1:
             bad = self._is_bad(written[0]) if fleeting else self._wrote(written[0], operator, ordinal, False)
             return [0] if bad else None
