@@ -95,11 +95,7 @@ class Construction:
         )
         if given is None and is_open:
             return Declined(title, f"what the call at {self.where} is given cannot be told (* or **)")
-        if (
-            given is None
-            and intent.name not in intent.parameters
-            and len(self.call.args) > _BY_POSITION[intent.owner]
-        ):
+        if given is None and intent.name not in intent.parameters and len(self.call.args) > _BY_POSITION[intent.owner]:
             return Declined(title, f"what the call at {self.where} gives by position may be {intent.name}")
         was = None if given is None else self._place.code(given)
         if was == value:

@@ -171,7 +171,7 @@ def _proposal(
 
 
 def _of_configuration(intent: ArgumentIntent, texts: Mapping[str, str]) -> Iterator[ArgumentProposal]:
-    """The argument of the call that has made, or loaded, the one configuration of a live model that has it otherwise."""
+    """The argument of the call that has made or loaded the one configuration of a live model that has it otherwise."""
     from torch.nn import Module
 
     (library,), value = intent.classes, intent.values[0][1]

@@ -45,7 +45,9 @@ def moved_behind(candidate: Candidate, before: str, visits: Visits) -> str | Non
             tried = recorded_trial(replace(candidate, original=pair[0], repaired=pair[1]), visits)
         except UsageError:
             return None
-        for given in () if isinstance(tried, str) else tried.given[:_MOST_VISITS]:
+        if isinstance(tried, str):
+            continue
+        for given in tried.given[:_MOST_VISITS]:
             for inputs in _mixed(given):
                 moved = _moved(_outputs(tried.before, inputs), _outputs(tried.after, inputs))
                 if moved is not None:

@@ -199,7 +199,11 @@ def _ready(candidate: Candidate, visits: Visits, taken: frozenset[str] = frozens
     if is_numpy:
         given, original, repaired = as_arrays(given), on_tensors(original), on_tensors(repaired)
     before, after = (_accept_extra(compile_formula(one, namespace), one) for one in (original, repaired))
-    return RecordedTrial(taking_tensors(before), taking_tensors(after), given) if is_numpy else RecordedTrial(before, after, given)
+    return (
+        RecordedTrial(taking_tensors(before), taking_tensors(after), given)
+        if is_numpy
+        else RecordedTrial(before, after, given)
+    )
 
 
 def cures(candidate: Candidate, visits: Visits, *, silent: bool = False) -> bool:

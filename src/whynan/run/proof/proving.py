@@ -190,11 +190,11 @@ class _Proving:
     def _with_fixes(self, finding: Finding) -> Finding:
         if finding.allowed is not None or finding.fate == "absorbed":
             return finding
-        key = _alike(finding)
-        if key not in self._known and (family := self._trials.family_of(finding)) in self._mended:
+        key, family = _alike(finding), self._trials.family_of(finding)
+        if key not in self._known and family in self._mended:
             # with a change that is verified for one birth of a cause nothing is left of the others
             self._known[key] = ()
-        elif key not in self._known:
+        if key not in self._known:
             try:
                 self._known[key] = self._fixes(finding)
             except (KeyboardInterrupt, SystemExit):

@@ -126,7 +126,7 @@ def _joined(parts: Sequence[_Held], edited: str) -> RankedCandidate:
     """Several changes as one, with the worst of their verdicts."""
     first, *others = parts
     title = "; ".join(dict.fromkeys(part.one.candidate.title for part in parts))
-    kind: FixKind = max((part.one.candidate.kind for part in parts), key=_STRICTNESS.index)
+    kind = _STRICTNESS[max(_STRICTNESS.index(part.one.candidate.kind) for part in parts)]
     worst = max((part.one for part in parts), key=lambda one: one.rank).verdict
     given = tuple(one for part in parts for one in part.one.verdict.stand_ins) if worst.status == "guarded" else ()
     further = (*first.one.further, *(birth for part in others for birth in (part.birth, *part.one.further)))
