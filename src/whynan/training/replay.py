@@ -544,6 +544,8 @@ class TrialSteps:
         self.most = FURTHER
         self.later: list[float] = []
         """The last loss of each step of the same optimizer after it, times the scale of a loss scaler."""
+        self.learns = False
+        """Whether an element of a gradient was other than 0 in one of them."""
         self._fault = fault
         self._seconds = seconds
         self._began = 0.0
@@ -573,6 +575,7 @@ class TrialSteps:
         elif judged.bad_loss or (judged.bad and not getattr(optimizer, "found_inf", None)):
             what = [*(["the loss"] if judged.bad_loss else []), *(["the gradients"] if judged.bad else [])]
             self.stop_at(f"with it step {self._step(optimizer)} is bad: NaN or Inf in {' and '.join(what)}")
+        self.learns = self.learns or any(p.grad is not None and bool(p.grad.any()) for p in parameters_of(optimizer))
         self.used = time.process_time() - self._began
         self.over = self.over or self.steps > self.most or (self.steps > 0 and self.used > self._seconds)
         self.over = _is_over_anywhere(here=self.over)

@@ -514,3 +514,36 @@ def test_a_weight_of_zero_is_said_to_make_nan_of_an_infinity(weight: float, said
     finding = only(whynan.explain(loss))
     assert ("multiplies it by 0, and 0 times Inf is NaN" in finding.explanation) is said
     assert ("infinity_times_zero" in {link.typed_summary.kind for link in finding.chain}) is said
+
+
+def summaries(finding: Any) -> list[str]:
+    return [link.summary for link in finding.chain if link.role == "cause"]
+
+
+@pytest.mark.parametrize(
+    "pick",
+    [
+        pytest.param(lambda x: x.gather(1, torch.tensor([[1], [0]])), id="gather"),
+        pytest.param(lambda x: x[torch.tensor([0]), torch.tensor([-2])], id="an index, from the end"),
+        pytest.param(lambda x: x[:, torch.tensor([False, True, False])], id="a mask"),
+        pytest.param(lambda x: x.index_select(1, torch.tensor([2, 1])), id="index_select"),
+        pytest.param(lambda x: x.take(torch.tensor([5, 1])), id="take"),
+        pytest.param(lambda x: x.flip(1).T, id="flip"),
+    ],
+)
+def test_a_chain_follows_what_is_picked_to_what_has_made_it(pick: Callable[[Tensor], Tensor]) -> None:
+    def program() -> Tensor:
+        x = torch.tensor([[3.0, 2.0, 5.0], [3.0, 4.0, 5.0]]) - torch.tensor([[1.0, 2.0, 1.0], [1.0, 1.0, 1.0]])
+        return torch.log(pick(x))
+
+    assert "2 minus 2 is 0" in summaries(only(whynan.explain(program)))
+
+
+def test_a_chain_follows_an_infinity_through_what_only_moves_it() -> None:
+    def program() -> Tensor:
+        x = (torch.log(torch.zeros(1)) - 3.0) * 2.0
+        return torch.sqrt(1 / x) / (1 / x)
+
+    causes = summaries(whynan.explain(program).findings[0])
+    moved = ["log of 0 is -Inf", "-Inf minus 3 is -Inf", "-Inf times 2 is -Inf"]
+    assert [cause for cause in causes if "Inf" in cause][:3] == moved

@@ -9,6 +9,7 @@ import pytest
 
 import whynan
 from whynan.records.intents import ArgumentIntent
+from whynan.run.fix.apply import regenerate_text
 from whynan.run.suppressions import user_files
 
 if TYPE_CHECKING:
@@ -336,3 +337,64 @@ def test_the_constructor_may_stand_in_another_file(
 def test_what_was_not_run_again_is_not_proved_and_not_offered(loaded: Callable[[str], ModuleType]) -> None:
     module = loaded(stepped("Adam(model.parameters(), eps=0)"))
     assert fixes_of(whynan.explain(module.train)) == []
+
+
+SPEECH = """
+import torch
+import transformers
+import whynan
+from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
+
+torch.manual_seed(0)
+MADE
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+
+def train():
+    with whynan.watch(optimizer, quiet=True) as watched:
+        for step in range(4):
+            sound = torch.randn(2, 400 if step < 2 else 100)
+            loss = model(input_values=sound, labels=torch.randint(1, 8, (2, 6))).loss
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    return watched.report
+"""
+CONFIGURATION = (
+    "Wav2Vec2Config(vocab_size=8, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, "
+    "conv_dim=(8, 8), conv_stride=(5, 4), conv_kernel=(10, 8), num_feat_extract_layers=2, num_conv_pos_embeddings=4, "
+    "num_conv_pos_embedding_groups=2, mask_time_prob=0.0, layerdrop=0.0, pad_token_id=0)"
+)
+MODELS = {
+    "made": f"model = Wav2Vec2ForCTC({CONFIGURATION})",
+    "loaded": "model = Wav2Vec2ForCTC.from_pretrained(FOLDER)",
+    "chosen": "model = transformers.AutoModelForCTC.from_pretrained(FOLDER)",
+}
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("name", MODELS)
+def test_the_configuration_of_a_model_is_edited_where_it_is_made_or_loaded(
+    name: str, loaded: Callable[[str], ModuleType], tmp_path: Path
+) -> None:
+    folder = str(tmp_path / "model")
+    if name != "made":
+        import transformers
+
+        config = eval(CONFIGURATION, {"Wav2Vec2Config": transformers.Wav2Vec2Config})
+        transformers.Wav2Vec2ForCTC(config).save_pretrained(folder)
+    text = SPEECH.replace("MADE", MODELS[name]).replace("FOLDER", repr(folder))
+    module = loaded(text)
+    (finding,) = module.train().findings
+    assert finding.rule == "WN603"
+    best = finding.fixes[0]
+    assert (best.verdict.status, best.kind) == ("guarded", "source")
+    assert "ctc_zero_infinity=True)" in (best.patch or "")
+    assert "has a loss of 0 and no gradient" in best.verdict.why
+    assert module.model.config.ctc_zero_infinity is False
+    assert isinstance(regenerate_text(module.__file__ or "", text, finding, best), str)
+
+
+def test_of_two_configurations_none_is_edited(loaded: Callable[[str], ModuleType]) -> None:
+    text = SPEECH.replace("MADE", f"other = Wav2Vec2ForCTC({CONFIGURATION})\n{MODELS['made']}")
+    (finding,) = loaded(text).train().findings
+    assert not any("ctc_zero_infinity" in fix.title for fix in finding.fixes)

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import whynan
+from whynan.run.fix.apply import regenerate_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,3 +115,76 @@ def test_what_a_mask_leaves_out_may_be_any_number(loaded: Callable[[str], Module
     factor = loaded(MASKED.replace("(x > 1e-5).float()", "x.detach() * 3"))
     without = whynan.explain(factor.target, x, torch.ones(4), rerun=True)
     assert without.findings[0].fixes[0].verdict.status != "verified"
+
+
+ARCTANGENT = """import torch
+
+
+def target(w, h):
+    v = torch.atan(w / h) * 2
+    return v
+"""
+
+
+def test_an_infinity_whose_arctangent_is_taken_is_healthy(loaded: Callable[[str], ModuleType]) -> None:
+    w, h = torch.tensor([1.0, 0.0, 2.0]), torch.tensor([2.0, 0.0, 0.0])
+    fixes = whynan.explain(loaded(ARCTANGENT).target, w, h, rerun=True).findings[0].fixes
+    (best,) = (fix for fix in fixes if fix.verdict.status in ("verified", "guarded"))
+    assert best.title == "a denominator of 1 where both are 0"
+    (wrong,) = (fix for fix in fixes if fix.title == "a denominator of 1 where it is 0")
+    assert wrong.verdict.status == "rejected"
+    assert wrong.verdict.why == "moves 1 of 2 elements that are finite behind it: 3.142 becomes 2.214"
+
+
+def test_so_it_is_where_the_failing_input_has_none(loaded: Callable[[str], ModuleType]) -> None:
+    w, h = torch.tensor([1.0, 0.0, 2.0]), torch.tensor([2.0, 0.0, 4.0])
+    fixes = whynan.explain(loaded(ARCTANGENT).target, w, h, rerun=True).findings[0].fixes
+    titles = [fix.title for fix in fixes if fix.verdict.status in ("verified", "guarded")]
+    assert titles == ["a denominator of 1 where both are 0"]
+
+
+LEFT_OUT = """import torch
+
+
+def target(hits, seen):
+    score = hits / seen
+    mean = score.nanmean()
+    return mean, score[:2]
+"""
+
+
+def test_a_nan_that_a_mean_leaves_out_is_meant(loaded: Callable[[str], ModuleType]) -> None:
+    hits, seen = torch.tensor([0.0, 1.0, 3.0]), torch.tensor([0.0, 2.0, 4.0])
+    fixes = whynan.explain(loaded(LEFT_OUT).target, hits, seen, rerun=True).findings[0].fixes
+    assert not [fix.verdict.why for fix in fixes if fix.verdict.status in ("verified", "guarded")]
+    assert any("finite behind it: 0.625 becomes 0.4167" in fix.verdict.why for fix in fixes)
+
+
+STEP_SIZE = """import torch
+
+
+def factor(ratio, safety=0.9):
+    grown = safety / ratio ** 0.5
+    return torch.clamp(grown, 0.2, 10.0)
+
+
+def target(x):
+    ratio = (x * x).mean().sqrt()
+    loss = (x + 1).sum() * factor(ratio)
+    loss.backward()
+    return loss
+"""
+
+
+def test_a_bound_of_an_infinity_is_kept_by_the_change_of_three_places(loaded: Callable[[str], ModuleType]) -> None:
+    module = loaded(STEP_SIZE)
+    report = whynan.explain(module.target, torch.zeros(3, requires_grad=True), rerun=True)
+    best = report.findings[0].fixes[0]
+    assert best.verdict.status in ("verified", "guarded"), best.verdict.why
+    edited = regenerate_text("m.py", STEP_SIZE, report.findings[0], best)
+    assert isinstance(edited, str)
+    mended = loaded(edited)
+    x = torch.zeros(3, requires_grad=True)
+    assert mended.target(x).item() == module.target(x.detach().clone().requires_grad_()).item() == 30
+    assert x.grad is not None
+    assert bool(torch.isfinite(x.grad).all())

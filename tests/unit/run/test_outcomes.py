@@ -138,3 +138,14 @@ def test_losses_that_stay_speak_against_nothing() -> None:
     stays = replace(ASTRAY, later=(1.0, 2.0, 3.0))
     found = EditOutcome().after(stays).apply_to(GUARDED)
     assert (found.status, found.why) == ("guarded", "finite; with it the program makes the step and 3 more")
+
+
+def test_a_program_that_learns_nothing_with_a_change_is_told_so() -> None:
+    dead = replace(ASTRAY, later=(1.0, 1.0), learns=False)
+    found = EditOutcome().after(dead).apply_to(GUARDED)
+    assert found.status == "guarded"
+    assert found.why.endswith(
+        "with it every gradient of that step and of those after it is 0: the program learns nothing then"
+    )
+    alone = EditOutcome().after(replace(dead, later=(1.0,))).apply_to(GUARDED)
+    assert "learns nothing" not in alone.why

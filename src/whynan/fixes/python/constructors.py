@@ -137,7 +137,7 @@ def configurations(
 ) -> list[Construction]:
     """The calls in some files that make a library's configurations, or load them, or models, ``from_pretrained``.
 
-    ``made`` and ``loaded`` are the names of the classes.
+    ``made`` and ``loaded`` are the names of the classes; one that chooses the class by itself (``AutoModel``) loads too.
     """
     calls: list[Construction] = []
     for path, text in texts.items():
@@ -151,7 +151,7 @@ def configurations(
                 case _:
                     continue
             meant = place.meaning(named) or [""]
-            if meant[0] == library and meant[-1] in names:
+            if meant[0] == library and (meant[-1] in names or (names is loaded and meant[-1].startswith("Auto"))):
                 calls.append(Construction(path, node, place))
     return calls
 

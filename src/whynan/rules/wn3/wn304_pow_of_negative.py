@@ -59,14 +59,15 @@ RULE = Rule(
         guard("0 as the least base", "x ** p", "clamp(x, min=0) ** p"),
         guard("0 where the base is negative", "x ** p", "where(x < 0, 0, where(x < 0, 1, x) ** p)"),
         guard(
-            "the power of the magnitude with its sign, where the base is negative",
-            "x ** p",
-            "where(x < 0, -1, 1) * where(x < 0, -x, x) ** p",
-        ),
-        guard(
             "0 where the base is negative and the power no number",
             "x ** p",
             "where(logical_and(x < 0, isnan(x ** p)), 0, where(logical_and(x < 0, isnan(x ** p)), 1, x) ** p)",
+            without_power="logical_and(x < 0, isnan(x ** p))",
+        ),
+        guard(
+            "the power of the magnitude with its sign, where the base is negative and the power no number",
+            "x ** p",
+            "where(logical_and(x < 0, isnan(x ** p)), -1, 1) * where(logical_and(x < 0, isnan(x ** p)), -x, x) ** p",
             without_power="logical_and(x < 0, isnan(x ** p))",
         ),
     ),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from whynan.errors import UsageError
 from whynan.fixes.candidates import Declined
 from whynan.floats import format_value
-from whynan.run.proof.local_proof import alike, recorded_trial
+from whynan.run.proof.local_proof import alike, cures, recorded_trial
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -54,6 +54,18 @@ def moved_behind(candidate: Candidate, before: str, visits: Visits) -> str | Non
                     count, total, old, new = moved
                     what = f"{format_value(old, digits=4)} becomes {format_value(new, digits=4)}"
                     return f"moves {count:,} of {total:,} elements that are finite behind it: {what}"
+    return None
+
+
+def seen_behind(candidate: Candidate, before: str, visits: Visits) -> Candidate | None:
+    """A candidate of the statements in which all that it leaves is finite again; None where there are none."""
+    for further in range(_MOST_BEHIND + 1):
+        pair = alike(before, candidate.edited, candidate.path, candidate.original.line, visits, further=further)
+        if isinstance(pair, Declined):
+            return None
+        wider = replace(candidate, original=pair[0], repaired=pair[1])
+        if cures(wider, visits):
+            return wider
     return None
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _ASTRAY: Final = 100.0
 """A training whose losses are so many times as large as before is spoilt, though nothing in it is NaN or Inf."""
 _FEWEST: Final = 2
+_STANDS_STILL: Final = "with it every gradient of that step and of those after it is 0: the program learns nothing then"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +36,7 @@ class EditOutcome:
     ends_badly: bool = False
     went_on: str | None = None
     astray: str | None = None
+    stands_still: str | None = None
 
     @property
     def holds(self) -> bool:
@@ -48,7 +50,8 @@ class EditOutcome:
             # what ends badly and has no birth is that
             rejected = None if self.next is None else self.rejected
             return replace(self, rejected=rejected, remains=remains, ends_badly=True)
-        found = replace(self, astray=_gone_astray(ran))
+        still = None if ran.learns or len(ran.later) < _FEWEST else _STANDS_STILL
+        found = replace(self, astray=_gone_astray(ran), stands_still=still)
         if ran.further is None or self.remains is not None:
             return found
         more = f" and {ran.further} more" if ran.further else ""
@@ -61,7 +64,7 @@ class EditOutcome:
         against = self.remains if self.ends_badly else None if _is_exact(verdict) else self.astray
         if against is not None and verdict.status in (*APPLICABLE, "distorting"):
             return verdict.as_status("unverified", so_far(verdict, against))
-        told = (verdict.why, self.remains or self.went_on, self.astray)
+        told = (verdict.why, self.remains or self.went_on, self.astray, self.stands_still)
         return verdict.model_copy(update={"why": "; ".join(text for text in told if text is not None)})
 
 

@@ -79,6 +79,8 @@ class EditedRun:
     """The losses of the steps up to that which was bad, and its own with the edit, as far as they are known."""
     later: tuple[float, ...] = ()
     """Those of the steps after it, as they are with the edit."""
+    learns: bool = True
+    """Whether an element of a gradient was other than 0 in one of those steps, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from whynan.report.notes import sentence
 from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
 from whynan.run.pipeline import source_reader
-from whynan.run.proof.behind import moved_behind
+from whynan.run.proof.behind import moved_behind, seen_behind
 from whynan.run.proof.local_proof import Origin, alike, cures, judge_candidate
 from whynan.run.proof.outcomes import EditOutcome, birth_of, is_in_edit, outcome_of, so_far
 from whynan.run.proof.reruns import INTERRUPTED, EditedRun, NoRerun, RunOnce
@@ -93,7 +93,7 @@ class RankedCandidate:
     verdict: FixVerdict
     further: tuple[Further, ...] = ()
     leaves: bool = False
-    """Whether the program, run with it, is bad still, from another hazard."""
+    """Whether the program, run with it, is bad still, from another hazard, or learns nothing."""
 
     @property
     def rank(self) -> tuple[float, ...]:
@@ -210,10 +210,7 @@ class Trials:
             judged_.append(self.judged(finding, source, candidate))
         tried_: list[RankedCandidate] = []
         for number, one in enumerate(sorted(judged_, key=lambda j: j.rank)):
-            # what does not cure the captured operands may still do so with another edit
-            may_cure = one.verdict.status != "rejected" or one.verdict.forward_finite is False
-            may_cure = may_cure or one.verdict.backward_finite is False
-            if one.verdict.status == "unverified" or not may_cure:
+            if one.verdict.status == "unverified" or not _may_cure(one.verdict):
                 tried_.append(one)
             elif self._is_enough(finding, tried_, number):
                 tried_.append(_unverified(one, _NOT_TRIED))
@@ -316,7 +313,8 @@ class Trials:
                     return mended
         if outcome.next is not None and outcome.remains is not None and one.verdict.status in APPLICABLE:
             self._hold(finding, source, one, birth_of(outcome.next))
-        return replace(one, verdict=tried_verdict(one.verdict, outcome), leaves=outcome.remains is not None)
+        is_left = outcome.remains is not None or outcome.stands_still is not None
+        return replace(one, verdict=tried_verdict(one.verdict, outcome), leaves=is_left)
 
     def _hold(self, finding: Finding, source: ProgramText, one: RankedCandidate, leaves: object) -> None:
         """Keep what mends a finding of what is loaded, for what mends the other one that it leaves."""
@@ -528,10 +526,19 @@ def of_dtype(intents: Sequence[FixIntent], finding: Finding) -> tuple[FixIntent,
 def _judged(candidate: Candidate, source: ProgramText, visits: Visits, origin: Origin) -> FixVerdict:
     """The verdict on a candidate by what was recorded, and by what is computed of what it gives."""
     verdict = judge_candidate(candidate, visits, origin)
-    if candidate.kind != "guard" or verdict.status not in APPLICABLE:
+    if candidate.kind != "guard" or not (verdict.status in APPLICABLE or _may_cure(verdict)):
         return verdict
+    if verdict.forward_finite is False:
+        # an Inf that it leaves may be finite again behind it
+        further = seen_behind(candidate, source.text, visits)
+        verdict = verdict if further is None else judge_candidate(further, visits, origin)
     moved = moved_behind(candidate, source.text, visits)
-    return verdict if moved is None else verdict.as_status("rejected", moved)
+    return verdict if moved is None else FixVerdict(status="rejected", why=moved)
+
+
+def _may_cure(verdict: FixVerdict) -> bool:
+    """Whether what does not cure the captured operands may still do so with another edit."""
+    return verdict.status != "rejected" or verdict.forward_finite is False or verdict.backward_finite is False
 
 
 def tried_verdict(verdict: FixVerdict, outcome: EditOutcome | str) -> FixVerdict:

@@ -260,7 +260,7 @@ class ReplayRerunner:
         if onward is None or onward.first is None:
             return EditedRun(report, moved)
         further = onward.further if self._fault.ends_itself else None
-        return EditedRun(report, moved, further, onward.bad, *self._losses(onward))
+        return EditedRun(report, moved, further, onward.bad, *self._losses(onward), learns=onward.learns)
 
     def _losses(self, onward: TrialSteps) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """The losses up to the step that was bad, its own with an edit included, and those of the steps after it."""
