@@ -137,7 +137,7 @@ def configurations(
 ) -> list[Construction]:
     """The calls in some files that make a library's configurations, or load them, or models, ``from_pretrained``.
 
-    ``made`` and ``loaded`` are the names of the classes; one that chooses the class by itself (``AutoModel``) loads too.
+    ``made`` and ``loaded`` are the names of the classes; one that chooses the class itself (``AutoModel``) loads too.
     """
     calls: list[Construction] = []
     for path, text in texts.items():
