@@ -191,7 +191,7 @@ for _pattern in (
     "sqrt(mean(x**2, d, k) - mean(x, d, k) ** 2)",
 ):
     of(_pattern, {"x": [1.0, 1.0, 1.0], "c": 1}, x=X, c=1)
-for _name in ("std", "var"):
+for _name in ("std", "var", "std_mean", "var_mean"):
     of(f"{_name}(x, d, correction=c, keepdim=k)", {"x": [1.0], "c": 1}, x=X, c=1)
     of(f"{_name}(x, d, keepdim=k)", {"x": [3.0]}, x=X)
 of("sign(x) * sqrt(abs(x))", {"x": [0.0, 1.0]}, x=[0.5, -2.0])

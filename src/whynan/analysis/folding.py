@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.analysis.chains import sink_links
 from whynan.ops.names import base_name
 from whynan.ops.table import TORCH
-from whynan.records import APPLICABLE, STATUSES, Member, Note
+from whynan.records import APPLICABLE, STATUSES, Member, Note, gives_infinity
 from whynan.source.copies import is_copy
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ def fold_causes(told: Sequence[Finding], absorbed: Sequence[Finding]) -> tuple[l
 
 
 def _infinities_behind(finding: Finding) -> set[tuple[object, ...]]:
-    """The operations among a finding's causes that gave an Inf."""
-    causes = _operand_causes(finding)
-    return {_event(link.op, link.site) for link in causes if _is_infinite(link.typed_summary.values.get("result"))}
+    """The operations among a finding's causes that gave an Inf of what was none."""
+    return {_event(link.op, link.site) for link in _operand_causes(finding) if gives_infinity(link.typed_summary)}
 
 
 def cause_groups(findings: Sequence[Finding], read: Read) -> list[list[Finding]]:
@@ -137,6 +136,9 @@ class _Causes:
         """Whether two births are the same part of a formula that was written again for other names, line by line."""
         same = one.rule == other.rule != "WN000" and (one.op, one.phase) == (other.op, other.phase)
         if not same or here.function != there.function or one.element.shape != other.element.shape:
+            return False
+        if _steps(one) != _steps(other):
+            # what has made their operands is another thing
             return False
         place, mine, yours = self._place_of(here.file), self._expressions_around(here), self._expressions_around(there)
         return place is not None and bool(mine and yours) and is_copy(place, mine[0], yours[0])
@@ -511,6 +513,11 @@ def _event(op: str | None, site: Site | None) -> tuple[object, ...]:
 
 def _operand_events(finding: Finding) -> list[tuple[object, ...]]:
     return [_event(link.op, link.site) for link in _operand_causes(finding)]
+
+
+def _steps(finding: Finding) -> list[tuple[str | None, str]]:
+    """What has made a birth's operand, operation by operation, whatever it was of."""
+    return [(link.op, link.typed_summary.kind) for link in finding.chain if link.role == "cause"]
 
 
 def _operand_causes(finding: Finding) -> list[ChainLink]:

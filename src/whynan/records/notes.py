@@ -5,6 +5,7 @@ No sentence stands here: `whynan.report.notes` has one for each kind. What decid
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import Any, Final, Literal, Self, TypeAlias, Union, cast
@@ -312,6 +313,17 @@ def _number(value: Any, privacy: Privacy | None) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_number(one, privacy) for one in cast("list[Any]", value))
     return _NUMBERS.get(value, value) if isinstance(value, str) else value
+
+
+def gives_infinity(note: Note) -> bool:
+    """Whether an operation of a chain gave an Inf of what was none."""
+    operands = note.values.get("operands", (note.values.get("operand"),))
+    read = operands if isinstance(operands, tuple) else ()
+    return _is_infinite(note.values.get("result")) and not any(map(_is_infinite, read))
+
+
+def _is_infinite(number: object) -> bool:
+    return isinstance(number, float) and math.isinf(number)
 
 
 def shown(value: Any) -> Scalar:

@@ -406,11 +406,15 @@ def causes(finding: Finding, like: Finding | None = None) -> list[str]:
     told = list(places)
     if len(told) <= _CAUSES_SHOWN:
         return told
+    from whynan.records import gives_infinity
+
     # what the birth's own line does, the reader has before them
     line = None if finding.site is None else (finding.site.file, finding.site.line)
     sites = [link.site for link in places.values()]
     elsewhere = [n for n, site in enumerate(sites) if site is not None and (site.file, site.line) != line]
-    bearing = [n for n, link in enumerate(places.values()) if 0 < n < len(told) - 1 and _bears_infinity(link)]
+    bearing = [
+        n for n, link in enumerate(places.values()) if 0 < n < len(told) - 1 and gives_infinity(link.typed_summary)
+    ]
     shown = sorted({0, len(told) - 1, *(bearing or elsewhere)[-1:]})
     shown = shown if len(shown) == _CAUSES_SHOWN - 1 else sorted({*shown, len(told) - 2})
     found: list[str] = []
@@ -419,18 +423,6 @@ def causes(finding: Finding, like: Finding | None = None) -> list[str]:
         found += [f"({count_text(skipped, 'step')} between)"] if skipped else []
         found.append(told[number])
     return found
-
-
-def _bears_infinity(link: ChainLink) -> bool:
-    """Whether what is infinite behind an operation was not so ahead of it."""
-    values = link.typed_summary.values
-    operands = values.get("operands", (values.get("operand"),))
-    read = operands if isinstance(operands, tuple) else ()
-    return _is_infinite(values.get("result")) and not any(map(_is_infinite, read))
-
-
-def _is_infinite(number: object) -> bool:
-    return isinstance(number, float) and math.isinf(number)
 
 
 def _is_news(link: ChainLink, finding: Finding) -> bool:

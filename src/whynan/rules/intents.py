@@ -190,8 +190,9 @@ POLE: Final = (
     guard(
         "0 where the base is 0 and its exponent below 0",
         "b ** p",
-        where_zero("logical_and(b == 0, p < 0)", "{} ** p", "b"),
+        where_zero("logical_and(b == 0, isinf(b ** p))", "{} ** p", "b"),
         base="b",
+        at_pole="logical_and(b == 0, isinf(b ** p))",
     ),
 )
 """A quotient, and what has a pole at 0 as it has, is 0 there."""

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from whynan.ops.table import TORCH
 from whynan.verify.arrays import OtherKindError, Outcome, dtype_name, kind_of, tensors_in, with_tensors
 from whynan.verify.cases import shrink_dimensions
 from whynan.verify.memory import UnrecordableError
@@ -181,6 +183,27 @@ class _Overflows(TorchDispatchMode):
             if not bad_kinds(given.values()):
                 self.first, self.is_scaling = (str(func), out), _is_scaling(func, [*given.values()])
         return out
+
+
+_TESTS: Final = TORCH.having("predicate")
+_ORDERING: Final = TORCH.having("comparison")
+
+
+class Questions(TorchFunctionMode):
+    """Notes whether a function asks if its numbers are bad, or compares a NaN with something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.of_bad = False
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        name = str(getattr(func, "__name__", "")).strip("_")
+        if name in _TESTS or name in _ORDERING:
+            bad = bad_kinds(tensor for tensor in args if isinstance(tensor, torch.Tensor))
+            self.of_bad = self.of_bad or bool(bad if name in _TESTS else bad & {"NaN"})
+        return func(*args, **(kwargs or {}))
 
 
 _NEAR_LIMIT: Final = 1e-3

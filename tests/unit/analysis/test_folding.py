@@ -580,7 +580,16 @@ def one_formula_for_two_shapes() -> tuple[Tensor, Tensor]:
     return mean, scale
 
 
+def one_formula_of_a_network_and_of_data() -> Tensor:
+    p = torch.relu(torch.tensor([-1.0, 2.0], requires_grad=True))
+    q = torch.tensor([1.0, 0.0])
+    own = -(torch.log(p) * (1 - q)).sum(-1)
+    other = -(torch.log(q) * (1 - p)).sum(-1)
+    return torch.stack([own, other])
+
+
 TWO: tuple[Program, ...] = (
+    one_formula_of_a_network_and_of_data,
     one_formula_at_two_places,
     one_formula_for_two_shapes,
     row_out_of_range_and_row_all_masked,
@@ -654,6 +663,16 @@ def test_an_infinity_beside_it_did_none() -> None:
     report = whynan.explain(program)
     assert [finding.op for finding in report.findings] == ["aten.reciprocal.default"]
     assert [finding.op for finding in report.absorbed] == ["aten.log.default"]
+
+
+def test_an_infinity_that_came_in_is_none_of_the_operation_that_carries_it() -> None:
+    def program() -> tuple[Tensor, Tensor]:
+        distance = torch.from_numpy(np.array([np.inf, 1.0, 3e38], np.float32)) * 2.0
+        return torch.log(1 / distance[:1]), 1 / distance[1:]
+
+    report = whynan.explain(program)
+    assert [[member.op for member in finding.also] for finding in report.findings] == [[]]
+    assert [finding.op for finding in report.absorbed] == ["aten.mul.Tensor"]
 
 
 @pytest.mark.full

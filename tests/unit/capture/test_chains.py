@@ -547,3 +547,19 @@ def test_a_chain_follows_an_infinity_through_what_only_moves_it() -> None:
     causes = summaries(whynan.explain(program).findings[0])
     moved = ["log of 0 is -Inf", "-Inf minus 3 is -Inf", "-Inf times 2 is -Inf"]
     assert [cause for cause in causes if "Inf" in cause][:3] == moved
+
+
+def test_an_index_that_was_changed_since_says_nothing_of_what_it_picked() -> None:
+    def program() -> Tensor:
+        x, rows = torch.tensor([[4.0, 0.0], [4.0, 0.0]]) * 1.5, torch.tensor([1])
+        picked = x[:, rows]
+        rows.zero_()
+        gathered = x.gather(1, rows.expand(2, 1) + 1)
+        rows.fill_(5)
+        return 1 / picked + 1 / gathered
+
+    report = whynan.explain(program)
+    told = [summaries(finding) for finding in report.findings]
+    assert told
+    assert report.verdict == "nonfinite"
+    assert not any("6" in summary for causes in told for summary in causes), told

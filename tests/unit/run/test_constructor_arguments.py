@@ -398,3 +398,9 @@ def test_of_two_configurations_none_is_edited(loaded: Callable[[str], ModuleType
     text = SPEECH.replace("MADE", f"other = Wav2Vec2ForCTC({CONFIGURATION})\n{MODELS['made']}")
     (finding,) = loaded(text).train().findings
     assert not any("ctc_zero_infinity" in fix.title for fix in finding.fixes)
+
+
+def test_a_configuration_of_another_model_is_not_edited(loaded: Callable[[str], ModuleType]) -> None:
+    held = f"usual = {CONFIGURATION}\nmodel = Wav2Vec2ForCTC(Wav2Vec2Config.from_dict(usual.to_dict()))"
+    (finding,) = loaded(SPEECH.replace("MADE", held)).train().findings
+    assert not any("ctc_zero_infinity" in fix.title for fix in finding.fixes)

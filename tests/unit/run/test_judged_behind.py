@@ -188,3 +188,20 @@ def test_a_bound_of_an_infinity_is_kept_by_the_change_of_three_places(loaded: Ca
     assert mended.target(x).item() == module.target(x.detach().clone().requires_grad_()).item() == 30
     assert x.grad is not None
     assert bool(torch.isfinite(x.grad).all())
+
+
+COUNTED = """import torch
+
+
+def target(total, count):
+    mean = total / count
+    bad = torch.isnan(mean).float().mean()
+    return mean, bad
+"""
+
+
+def test_a_share_of_bad_numbers_that_is_counted_is_no_number_that_a_guard_moves(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    fix = best(loaded(COUNTED), torch.tensor([0.0, 1.0]), torch.tensor([0.0, 2.0]))
+    assert (fix.verdict.status, fix.title) == ("guarded", "a denominator of 1 where it is 0")

@@ -30,6 +30,7 @@ References
 from __future__ import annotations
 
 from whynan.expr.structure import fits
+from whynan.ops.names import base_name
 from whynan.records import Finding
 from whynan.rules.base import STRUCTURE, Explanation, Rule
 from whynan.rules.expressions import is_exact_zero, logarithm_of_zero, logarithm_product_message, logarithms_of_zero
@@ -46,7 +47,8 @@ def _is_chosen(finding: Finding) -> bool:
     """Whether the logarithm is multiplied with booleans: a mask, which chooses, and no number that it is of."""
     around = finding.around
     later = () if around is None else (one for one in around.operations if one.hops > 0)
-    return any(argument.dtype == "bool" for one in later for argument in one.arguments)
+    products = (one for one in later if base_name(one.op) == "mul")
+    return any(argument.dtype == "bool" for one in products for argument in one.arguments)
 
 
 def match(finding: Finding) -> Explanation | None:

@@ -182,12 +182,15 @@ def _of_configuration(intent: ArgumentIntent, texts: Mapping[str, str]) -> Itera
     held = [one for one in live.values() if vars(one).get(intent.name, wanted) != wanted]
     if len(held) != 1 or assignment(texts, intent.name) is not None:
         return
-    makers = (held[0], *(model for model in models if vars(model).get("config") is held[0]))
-    made, loaded = ({kind.__name__ for one in group for kind in type(one).__mro__} for group in (held, makers))
-    calls = configurations(texts, library, made, loaded)
-    if len(calls) != 1:
+    makers = [held[0], *(model for model in models if vars(model).get("config") is held[0])]
+    calls = configurations(texts, library, {type(held[0]).__name__}, {type(one).__name__ for one in makers})
+    if len(calls) != 1 or not any(_may_be_held(one, calls[0]) for one in makers):
         return
     edit = calls[0].edit(intent, value, edit_title(calls[0].code(calls[0].call.func), intent, value))
+    if isinstance(edit, ArgumentEdit) and not all(
+        _may_be(text, vars(held[0])[key]) for key, text in edit.named if key in vars(held[0])
+    ):
+        return
     if isinstance(edit, ArgumentEdit):
         verdict = FixVerdict(status="guarded", why=intent.instead)
         yield ArgumentProposal(edit, LiveArgument((held[0],), intent.name, wanted), verdict)

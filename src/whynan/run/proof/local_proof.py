@@ -16,6 +16,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeGuard
 
 from whynan.errors import UsageError
+from whynan.floats import format_value
 from whynan.ops.signatures import MODULES, SIGNATURES
 from whynan.ops.table import TORCH
 from whynan.records import FixVerdict
@@ -24,7 +25,7 @@ from whynan.verify.in_place.instrument import CONSTRUCTION
 from whynan.verify.in_place.swap import is_same_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Declined, Formula
     from whynan.fixes.python import Known
@@ -295,16 +296,21 @@ def saturating(finding: Finding) -> frozenset[str]:
 def _is_exact_zero(finding: Finding) -> bool:
     """Whether the one operand is 0 because it was multiplied with a 0 of a mask, or of data: nothing was rounded.
 
-    Of a row only one element is followed, and the others may have been.
+    Of a row, or of a sum, only one element is followed, and the others may have been.
     """
     read = finding.forward_operands if finding.phase == "backward" else finding.element.operands
     known = [operand.value for operand in read if operand.index is not None]
     said = [link.typed_summary for link in finding.chain if link.role == "cause"]
     if known != [0] or not said or any(note.kind not in _WHOLE for note in said):
         return False
-    first, operators = said[0], {str(note.values.get("operator")).removesuffix("_") for note in said}
-    is_exact = first.kind != "computed" or first.values["operator"] in TORCH.having("comparison")
-    return is_exact and operators.isdisjoint(TORCH.having("saturating"))
+    computed = [note for note in said if note.kind == "computed"]
+    operators = [str(note.values["operator"]).removesuffix("_") for note in computed]
+    is_compared = said[0].kind == "computed" and operators[0] in TORCH.having("comparison")
+    followed = list(zip(operators, computed, strict=True))[is_compared:]
+    others = (note.values["operands"] for operator, note in followed if operator != "mul")
+    alone = all(isinstance(operands, tuple) and len(operands) == 1 for operands in others)
+    is_begun = is_compared or said[0].kind != "computed"
+    return is_begun and alone and "mul" in operators and TORCH.having("saturating").isdisjoint(operators)
 
 
 def alike(
@@ -558,3 +564,98 @@ def _is_whole_number(node: ast.expr) -> bool:
         return type(ast.literal_eval(node)) is int
     except ValueError:
         return False
+
+
+# -- What the program makes, a few statements on, of what a guard gives: where that was finite it has to stay ----------
+
+
+_MOST_VISITS: Final = 4
+_TOLERANCE: Final = 1e-3
+
+
+def moved_behind(candidate: Candidate, before: str, visits: Visits) -> str | None:
+    """Why a guard is none: of what was finite behind it, it moves something; None where it is not seen to do so.
+
+    Looked at on what was recorded, and with each input as it was beside other values of the others.
+
+    Args:
+        candidate: of the file.
+        before: the text that `visits` were recorded of.
+    """
+    for further in range(_MOST_FURTHER + 1):
+        line = candidate.original.line
+        pair = alike(before, candidate.edited, candidate.path, line, visits, further=further)
+        if not isinstance(pair, tuple):
+            return None
+        try:
+            tried = recorded_trial(replace(candidate, original=pair[0], repaired=pair[1]), visits)
+        except UsageError:
+            return None
+        if isinstance(tried, str):
+            continue
+        for inputs in (one for given in tried.given[:_MOST_VISITS] for one in _mixed(given)):
+            outputs = _outputs(tried.before, inputs)
+            if outputs is None:
+                # a number made of a question is no number of the program's
+                return None
+            moved = _moved(outputs, _outputs(tried.after, inputs) or [])
+            if moved is not None:
+                count, total, old, new = moved
+                what = f"{format_value(old, digits=4)} becomes {format_value(new, digits=4)}"
+                return f"moves {count:,} of {total:,} elements that are finite behind it: {what}"
+    return None
+
+
+def seen_behind(candidate: Candidate, before: str, visits: Visits) -> Candidate | None:
+    """A candidate of the statements in which all that it leaves is finite again; None where there are none."""
+    for further in range(_MOST_FURTHER + 1):
+        pair = alike(before, candidate.edited, candidate.path, candidate.original.line, visits, further=further)
+        if not isinstance(pair, tuple):
+            return None
+        wider = replace(candidate, original=pair[0], repaired=pair[1])
+        if cures(wider, visits):
+            return wider
+    return None
+
+
+def _mixed(given: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Inputs as they were, and with the elements of one of them in another order."""
+    import torch
+
+    yield given
+    for name, value in given.items():
+        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 1:
+            rolled = value.detach().roll(1).requires_grad_(value.requires_grad)
+            yield {**given, name: rolled}
+
+
+def _outputs(function: Any, given: Mapping[str, Any]) -> list[Any] | None:
+    """The floating-point outputs of a formula; none where it raises, None where it asks whether something is bad."""
+    import torch
+
+    from whynan.verify.torch_program import Questions, outcome
+
+    try:
+        with Questions() as asked:
+            outputs = outcome(function, given).outputs
+    except Exception:
+        # the judge says why
+        return []
+    if asked.of_bad:
+        return None
+    return [one for one in outputs if isinstance(one, torch.Tensor) and one.is_floating_point()]
+
+
+def _moved(before: list[Any], after: list[Any]) -> tuple[int, int, float, float] | None:
+    """How many finite elements of how many became another, and one of them before and after."""
+    import torch
+
+    for old, new in zip(before, after, strict=False):
+        if old.shape != new.shape or old.dtype != new.dtype:
+            return None
+        finite = torch.isfinite(old)
+        bound = _TOLERANCE * old.abs() + torch.finfo(old.dtype).tiny
+        wrong = finite & ~((new - old).abs() <= bound)
+        if bool(wrong.any()):
+            return int(wrong.sum()), int(finite.sum()), float(old[wrong][0]), float(new[wrong][0])
+    return None

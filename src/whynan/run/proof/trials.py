@@ -17,8 +17,7 @@ from whynan.report.notes import sentence
 from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
 from whynan.run.pipeline import source_reader
-from whynan.run.proof.behind import moved_behind, seen_behind
-from whynan.run.proof.local_proof import Origin, alike, cures, judge_candidate
+from whynan.run.proof.local_proof import Origin, alike, cures, judge_candidate, moved_behind, seen_behind
 from whynan.run.proof.outcomes import EditOutcome, birth_of, is_in_edit, outcome_of, so_far
 from whynan.run.proof.reruns import INTERRUPTED, EditedRun, NoRerun, RunOnce
 from whynan.traces.format import FAILED
@@ -526,7 +525,7 @@ def of_dtype(intents: Sequence[FixIntent], finding: Finding) -> tuple[FixIntent,
 def _judged(candidate: Candidate, source: ProgramText, visits: Visits, origin: Origin) -> FixVerdict:
     """The verdict on a candidate by what was recorded, and by what is computed of what it gives."""
     verdict = judge_candidate(candidate, visits, origin)
-    if candidate.kind != "guard" or not (verdict.status in APPLICABLE or _may_cure(verdict)):
+    if candidate.kind != "guard" or not _may_cure(verdict):
         return verdict
     if verdict.forward_finite is False:
         # an Inf that it leaves may be finite again behind it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,20 +17,31 @@ if TYPE_CHECKING:
 
     from whynan.verify.oracle.elements import Array
 
-    Pull = Callable[[Array], "Sequence[tuple[Variable, Array]]"]
+    Pull = Callable[[Array], "Sequence[tuple[Variable, Array | Scattered]]"]
     Integers = NDArray[np.int64]
 
 
-class Variable:
-    """An array of elements; ``pull`` gives, for its gradient, what it adds to the gradients of what it was made of."""
+class Scattered(NamedTuple):
+    """Elements of a gradient at flat places, of which one may come several times; of all others it is nothing."""
 
-    __slots__ = ("data", "exact", "gradient", "pull")
+    places: Integers
+    values: Array
+
+
+class Variable:
+    """An array of elements; ``pull`` gives, for its gradient, what it adds to the gradients of what it was made of.
+
+    ``owns`` its gradient: no other holds the array, which may be added to.
+    """
+
+    __slots__ = ("data", "exact", "gradient", "owns", "pull")
 
     def __init__(self, data: Array, pull: Pull | None = None, exact: bool = False) -> None:
         self.data = data
         self.pull = pull
         self.exact = exact
         self.gradient: Array | None = None
+        self.owns = False
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -160,25 +171,17 @@ class Tape:
         whole = np.concatenate([source.data.reshape(-1) for source in sources] + [plain(self.elements.zero).reshape(1)])
         result = whole[index] if index.size else np.empty(index.shape, dtype=object)
 
-        def pull(gradient: Array) -> list[tuple[Variable, Array]]:
-            total = self._scattered(whole.size, index, gradient)
-            found: list[tuple[Variable, Array]] = []
+        def pull(gradient: Array) -> list[tuple[Variable, Scattered]]:
+            places, values = index.reshape(-1), gradient.reshape(-1)
+            found: list[tuple[Variable, Scattered]] = []
             start = 0
             for source in sources:
-                stop = start + source.data.size
-                found.append((source, total[start:stop].reshape(source.shape)))
-                start = stop
+                here = (places >= start) & (places < start + source.data.size)
+                found.append((source, Scattered(places[here] - start, values[here])))
+                start += source.data.size
             return found
 
         return self.derived(plain(result), sources, pull)
-
-    def _scattered(self, size: int, index: Integers, values: Array) -> Array:
-        total = np.empty(size, dtype=object)
-        total[:] = [NOTHING] * size
-        add = self.elements.add
-        for place, value in zip(index.reshape(-1).tolist(), values.reshape(-1), strict=True):
-            total[place] = value if total[place] is NOTHING else add(total[place], value)
-        return total
 
     def accumulate(self, base: Variable, index: Integers, source: Variable) -> Variable:
         """What is at flat places of ``base``, with the elements of ``source`` added that are meant for each."""
@@ -235,12 +238,27 @@ class Tape:
                 for operand, part in variable.pull(variable.gradient):
                     self._receive(operand, part)
 
-    def _receive(self, variable: Variable, gradient: Array) -> None:
+    def _receive(self, variable: Variable, gradient: Array | Scattered) -> None:
         if variable.pull is None:
             return
-        part = self._unbroadcast(gradient, variable.shape)
         before = variable.gradient
+        if isinstance(gradient, Scattered):
+            if before is None:
+                variable.gradient = np.full(variable.shape, NOTHING, dtype=object)
+            elif not (variable.owns and before.flags.c_contiguous):
+                variable.gradient = np.array(before, order="C")
+            variable.owns = True
+            self._scatter(variable.gradient, gradient)
+            return
+        part = self._unbroadcast(gradient, variable.shape)
         variable.gradient = part if before is None else plain(self.elements.added(before, part))
+        variable.owns = before is not None
+
+    def _scatter(self, total: Any, gradient: Scattered) -> None:
+        """Add elements to those at their places."""
+        flat, add = total.reshape(-1), self.elements.add
+        for place, value in zip(gradient.places.tolist(), gradient.values, strict=True):
+            flat[place] = value if flat[place] is NOTHING else add(flat[place], value)
 
     def _unbroadcast(self, gradient: Array, shape: tuple[int, ...]) -> Array:
         if gradient.shape == shape:

@@ -163,7 +163,7 @@ def test_each_row_names_a_class_that_has_the_argument() -> None:
     from whynan.verify.in_place.live_objects import class_named
 
     for row in ARGUMENTS:
-        for name in row.classes:
+        for name in row.classes if row.owner != "config" else ():
             cls = class_named(name)
             assert cls is not None, name
             names = list(inspect.signature(cls.__init__).parameters)[1:]

@@ -162,9 +162,10 @@ class Causes:
             return None, *joined
         parts: list[Part] = []
         factors: list[Factor] = []
-        given = [self._given(operand, kept) for operand in kept.held]
-        for name, operand, tensor in zip(row.operator.arg_names, kept.held, given, strict=False):
+        given = self._given(kept)
+        for name, operand in zip(row.operator.arg_names, kept.held, strict=False):
             if isinstance(operand, Held):
+                tensor = self._tensor(operand, kept)
                 place, region = (None, None)
                 if tensor is not None:
                     place, region = locate(row.operator, name, tensor, given, position)
@@ -294,11 +295,20 @@ class Causes:
         link = None if said is None else self._link(row, said)
         return (link, None, None) if part is None else (link, part.holder, part.place)
 
-    def _given(self, operand: Any, kept: Operands) -> Any:
-        """What an operator was given, in which each tensor that is not known any more is None."""
-        if isinstance(operand, Held):
-            return self._tensor(operand, kept)
-        return [self._given(one, kept) for one in operand] if isinstance(operand, list) else operand
+    def _given(self, kept: Operands) -> list[Any]:
+        """What an operator was given; as it is held where a tensor of that, as an index, is not known any more."""
+        known = True
+
+        def given(operand: Any) -> Any:
+            nonlocal known
+            if isinstance(operand, Held):
+                tensor = self._tensor(operand, kept)
+                known = known and tensor is not None
+                return tensor
+            return [given(one) for one in operand] if isinstance(operand, list) else operand
+
+        found = [given(operand) for operand in kept.held]
+        return found if known else kept.held
 
     def _tensor(self, operand: Held, kept: Operands) -> Tensor | None:
         if kept.before is not None and kept.held and kept.held[0] is operand:

@@ -262,9 +262,9 @@ def _moved(operator: Operator, tensor: Tensor, args: Any, index: tuple[int, ...]
     try:
         with interventions.no_trace():
             moved = interventions.tensors_in(operator.func(*[numbers if a is tensor else a for a in args]))[0]
-    except (RuntimeError, TypeError, IndexError, NotImplementedError):
+            position = int(moved[index]) - 1
+    except (RuntimeError, TypeError, IndexError, ValueError, NotImplementedError):
         return None
-    position = int(moved[index]) - 1
     if position < 0:
         return None
     return unravel(position, tensor.shape)
