@@ -10,7 +10,7 @@ import torch
 import whynan
 from tests.made_anew import check
 from whynan.fixes.candidates import Declined
-from whynan.run.fix.apply import regenerate_text
+from whynan.run.fix.apply import Known, regenerate_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -262,7 +262,7 @@ def test_what_fails_twice_in_each_of_two_functions_is_mended_by_one_change(
         best = finding.fixes[0]
         assert best.verdict.status == "guarded", [fix.verdict.why for fix in finding.fixes]
         assert {further.site.function for further in best.further} == {"to_quaternion", "to_vector"}
-        edited = regenerate_text("m.py", POSES, finding, best)
+        edited = regenerate_text("m.py", POSES, finding, best, Known({}, report.findings))
         assert isinstance(edited, str)
         again = torch.tensor([[0.0, 0.0, 0.0], [0.1, 0.2, 0.3]], requires_grad=True)
         assert whynan.explain(loaded(edited).target, again).verdict == "clean"

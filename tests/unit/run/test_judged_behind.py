@@ -133,7 +133,7 @@ def test_an_infinity_whose_arctangent_is_taken_is_healthy(loaded: Callable[[str]
     assert best.title == "a denominator of 1 where both are 0"
     (wrong,) = (fix for fix in fixes if fix.title == "a denominator of 1 where it is 0")
     assert wrong.verdict.status == "rejected"
-    assert wrong.verdict.why == "moves 1 of 2 elements that are finite behind it: 3.142 becomes 2.214"
+    assert wrong.verdict.why == "moves 1 of 2 elements finite behind it: 3.142 becomes 2.214"
 
 
 def test_so_it_is_where_the_failing_input_has_none(loaded: Callable[[str], ModuleType]) -> None:

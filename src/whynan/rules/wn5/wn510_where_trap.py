@@ -37,6 +37,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from whynan.ops.names import base_name
 from whynan.ops.table import TORCH
 from whynan.records import Finding, Selection
 from whynan.records.intents import FixIntent
@@ -115,6 +116,8 @@ def _cure(finding: Finding, found: Selection) -> str:
     )
     operand, harmless = name(finding, _OPERAND.get(of, "self")), _HARMLESS.get(of)
     plain = "Give the operation a harmless operand there, before it is computed, and leave its result out as now"
+    if base_name(found.op) in TORCH.having("limit"):
+        return "Give the operation a harmless operand there, before it is computed, and select the limit behind it."
     # elsewhere the mask has no name, or another one, and others may read the result
     elsewhere = finding.site is None or found.function not in (None, finding.site.function)
     if elsewhere or operand is None or harmless is None or found.mask is None or found.op.split(".")[1] != "where":

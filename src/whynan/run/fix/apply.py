@@ -37,6 +37,8 @@ class Known:
     findings: tuple[Finding, ...] = ()
 
 
+_MOST_TEXTS: Final = 64
+"""So many are gone on with where none of them has only lines of the change, as where it edits one line twice."""
 _NOTHING_KNOWN: Final = Known({})
 
 
@@ -276,7 +278,7 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix, known: Known) 
         births = [birth for birth in births if birth.site is not None and birth.site.file == path]
     wanted = _applied(proved, text)
     texts, declined = _mended_texts(text, births, wanted)
-    texts += _merged_texts(text, births, wanted)
+    texts += _merged_texts(text, births, wanted, known.findings)
     texts += _moved_texts(path, finding, births[1:], {**known.texts, path: text}, known.findings)
     texts += [edit.edited for row in arguments_of(finding.rule) for edit in source.argument_edits(path, text, row)]
     given = [source.operand_edit(path, text, finding, row) for row in operands_of(finding.rule)]
@@ -324,21 +326,25 @@ def _mended_texts(text: str, births: Sequence[Finding], wanted: str | None = Non
     return texts, declined
 
 
-def _merged_texts(text: str, births: Sequence[Finding], wanted: str | None) -> list[str]:
-    """A text with the births of several findings mended, each as if it were the only one, in each way."""
-    made: list[str] = []
-    for number in range(1, len(births)):
-        first = _on_the_way(_mended_texts(text, births[:number], wanted)[0], text, wanted)
-        others = [*_mended_texts(text, births[number:], wanted)[0], *_merged_texts(text, births[number:], wanted)]
-        pairs = itertools.product(first, _on_the_way(others, text, wanted))
-        made += [merged for one, other in pairs if (merged := merge(text, one, other)) is not None]
-    return made
+def _merged_texts(text: str, births: Sequence[Finding], wanted: str | None, known: Sequence[Finding]) -> list[str]:
+    """A text with several findings mended, each with the births that it hides and as if it were the only one."""
+    heads = {(one.rule, one.site) for each in known for one in (each, *each.also)}
+    starts = [0, *(n for n in range(1, len(births)) if (births[n].rule, births[n].site) in heads), len(births)]
+    groups = [births[begin:end] for begin, end in itertools.pairwise(starts)]
+    if len(groups) < 2:
+        return []
+    texts = [text]
+    for group in groups:
+        others = _on_the_way(_mended_texts(text, group, wanted)[0], text, wanted)
+        pairs = itertools.product(texts, others)
+        texts = [merged for one, other in pairs if (merged := merge(text, one, other)) is not None]
+    return texts
 
 
 def _on_the_way(texts: list[str], before: str, wanted: str | None) -> list[str]:
-    """Of texts those that have no line but the ones before and behind a change; all where none is so."""
+    """Of texts those that have no line but the ones before and behind a change; where none is so, a few of all."""
     known = {*before.splitlines(), *(wanted or "").splitlines()}
-    return [each for each in texts if known.issuperset(each.splitlines())] or texts
+    return [each for each in texts if known.issuperset(each.splitlines())] or texts[:_MOST_TEXTS]
 
 
 def _applied(change: Diff | None, text: str) -> str | None:

@@ -593,7 +593,7 @@ def moved_behind(candidate: Candidate, before: str, visits: Visits) -> str | Non
             return None
         if isinstance(tried, str):
             continue
-        for inputs in (one for given in tried.given[:_MOST_VISITS] for one in _mixed(given)):
+        for inputs, is_mixed in (one for given in tried.given[:_MOST_VISITS] for one in _mixed(given)):
             outputs = _outputs(tried.before, inputs)
             if outputs is None:
                 # a number made of a question is no number of the program's
@@ -601,8 +601,10 @@ def moved_behind(candidate: Candidate, before: str, visits: Visits) -> str | Non
             moved = _moved(outputs, _outputs(tried.after, inputs) or [])
             if moved is not None:
                 count, total, old, new = moved
-                what = f"{format_value(old, digits=4)} becomes {format_value(new, digits=4)}"
-                return f"moves {count:,} of {total:,} elements that are finite behind it: {what}"
+                what = "an element" if is_mixed else f"{count:,} of {total:,} elements"
+                how = ", of these numbers in another order" if is_mixed else ""
+                becomes = f"{format_value(old, digits=4)} becomes {format_value(new, digits=4)}"
+                return f"moves {what} finite behind it{how}: {becomes}"
     return None
 
 
@@ -618,15 +620,15 @@ def seen_behind(candidate: Candidate, before: str, visits: Visits) -> Candidate 
     return None
 
 
-def _mixed(given: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def _mixed(given: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:
     """Inputs as they were, and with the elements of one of them in another order."""
     import torch
 
-    yield given
+    yield given, False
     for name, value in given.items():
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel() > 1:
             rolled = value.detach().roll(1).requires_grad_(value.requires_grad)
-            yield {**given, name: rolled}
+            yield {**given, name: rolled}, True
 
 
 def _outputs(function: Any, given: Mapping[str, Any]) -> list[Any] | None:
@@ -654,7 +656,10 @@ def _moved(before: list[Any], after: list[Any]) -> tuple[int, int, float, float]
         if old.shape != new.shape or old.dtype != new.dtype:
             return None
         finite = torch.isfinite(old)
-        bound = _TOLERANCE * old.abs() + torch.finfo(old.dtype).tiny
+        limits, sizes = torch.finfo(old.dtype), old.abs()
+        # what is nothing beside the others may be a little more
+        greatest = float(sizes[finite].max()) if bool(finite.any()) else 0.0
+        bound = _TOLERANCE * sizes + max(limits.tiny, limits.eps**2 * greatest)
         wrong = finite & ~((new - old).abs() <= bound)
         if bool(wrong.any()):
             return int(wrong.sum()), int(finite.sum()), float(old[wrong][0]), float(new[wrong][0])
