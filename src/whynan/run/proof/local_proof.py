@@ -49,7 +49,7 @@ _WHOLE: Final = frozenset({"program_writes", "outside", "drew", "computed"})
 """What a chain says of one number, all of whose history it tells."""
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
-_MOST_FURTHER: Final = 3
+MOST_FURTHER: Final = 3
 """So many statements behind an edit may it take for what it computes to come to the same."""
 
 
@@ -257,7 +257,7 @@ def judge_edit(before: str, after: str, path: str, finding: Finding, visits: Vis
     if isinstance(pair, Declined):
         return FixVerdict(status="unverified", why=pair.why)
     first, origin = None, Origin.of(finding)
-    for further in range(_MOST_FURTHER + 1):
+    for further in range(MOST_FURTHER + 1):
         if further:
             pair = alike(before, after, path, finding.site.line, visits, further=further)
         if isinstance(pair, Declined):
@@ -582,7 +582,7 @@ def moved_behind(candidate: Candidate, before: str, visits: Visits) -> str | Non
         candidate: of the file.
         before: the text that `visits` were recorded of.
     """
-    for further in range(_MOST_FURTHER + 1):
+    for further in range(MOST_FURTHER + 1):
         line = candidate.original.line
         pair = alike(before, candidate.edited, candidate.path, line, visits, further=further)
         if not isinstance(pair, tuple):
@@ -610,7 +610,7 @@ def moved_behind(candidate: Candidate, before: str, visits: Visits) -> str | Non
 
 def seen_behind(candidate: Candidate, before: str, visits: Visits) -> Candidate | None:
     """A candidate of the statements in which all that it leaves is finite again; None where there are none."""
-    for further in range(_MOST_FURTHER + 1):
+    for further in range(MOST_FURTHER + 1):
         pair = alike(before, candidate.edited, candidate.path, candidate.original.line, visits, further=further)
         if not isinstance(pair, tuple):
             return None

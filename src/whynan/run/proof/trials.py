@@ -17,7 +17,15 @@ from whynan.report.notes import sentence
 from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
 from whynan.run.pipeline import source_reader
-from whynan.run.proof.local_proof import Origin, alike, cures, judge_candidate, moved_behind, seen_behind
+from whynan.run.proof.local_proof import (
+    MOST_FURTHER,
+    Origin,
+    alike,
+    cures,
+    judge_candidate,
+    moved_behind,
+    seen_behind,
+)
 from whynan.run.proof.outcomes import EditOutcome, birth_of, is_in_edit, outcome_of, so_far
 from whynan.run.proof.reruns import INTERRUPTED, EditedRun, NoRerun, RunOnce
 from whynan.traces.format import FAILED
@@ -39,8 +47,6 @@ if TYPE_CHECKING:
 _MOST_TRIED: Final = 2
 """So many candidates of one finding are tried in the program."""
 _MOST_EDITS: Final = 4
-_MOST_BEHIND: Final = 3
-"""So many statements behind two edits are looked at with them."""
 _GRACE: Final = 0.5
 """So much of the time that proofs have may the judgement of a candidate take, if little of that is left."""
 _STRICTNESS: Final[tuple[FixKind, ...]] = ("reformulation", "guard", "epsilon", "setting")
@@ -161,7 +167,7 @@ class Trials:
         self._visited: dict[tuple[str, str, int], Visits | str] = {}
         self._held: dict[object, list[_Held]] = {}
         """What mends one finding but leaves another, by its birth."""
-        self._verdicts: dict[tuple[Formula, Formula, str, Origin], FixVerdict] = {}
+        self._verdicts: dict[tuple[Formula, Formula, str, Origin, str, str], FixVerdict] = {}
         self._trials: dict[tuple[str, str], Report | EditedRun | str] = {}
 
     def begin(self) -> None:
@@ -244,7 +250,7 @@ class Trials:
         from whynan.verify.oracle import TimeIsOverError, ends_at
 
         origin = Origin.of(finding)
-        key = candidate.original, candidate.repaired, candidate.kind, origin
+        key = candidate.original, candidate.repaired, candidate.kind, origin, source.text, candidate.edited
         try:
             if key not in self._verdicts:
                 with ends_at(max(self._deadline, time.process_time() + self._seconds * _GRACE)):
@@ -437,7 +443,7 @@ class Trials:
 
         assert finding.site is not None
         first: RankedCandidate | None = None
-        for further in range(_MOST_BEHIND + 1):
+        for further in range(MOST_FURTHER + 1):
             pair = alike(source.text, whole.edited, source.path, finding.site.line, visits, further=further)
             if isinstance(pair, Declined) or (first is not None and self.is_over()):
                 break
