@@ -152,7 +152,7 @@ def merge(before: str, one: str, other: str) -> str | None:
 
 def kept_lines(before: str, after: str) -> dict[int, int]:
     """The numbers, from 1, that the lines which a change leaves have behind it, by those that they had."""
-    matcher = difflib.SequenceMatcher(None, before.splitlines(), after.splitlines(), autojunk=False)
+    matcher = difflib.SequenceMatcher(None, _lines(before), _lines(after), autojunk=False)
     blocks = matcher.get_matching_blocks()
     return {block.a + i + 1: block.b + i + 1 for block in blocks for i in range(block.size)}
 

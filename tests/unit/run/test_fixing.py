@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -279,3 +280,86 @@ def test_a_power_of_zero_is_guarded_only_where_its_exponent_is_below_zero(loaded
     edited = regenerate_text("m.py", gain, finding, best)
     assert isinstance(edited, str)
     assert loaded(edited).target(x, p).item() == pytest.approx(1 + 2**0.5)
+
+
+LATTICE = """import math
+import torch
+
+
+def lse(x, dim):
+    m = x.max(dim, keepdim=True).values
+    return m.squeeze(dim) + torch.log(torch.exp(x - m).sum(dim))
+
+
+class Lattice(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scores = torch.nn.Parameter(torch.zeros(3, 3))
+
+    def transitions(self):
+        forbidden = torch.tensor([[True, True, True], [False, False, False], [True, False, False]])
+        return self.scores.masked_fill(forbidden, float("-inf"))
+
+    def forward(self, emitted):
+        alpha = emitted.new_full((3,), -math.inf)
+        alpha[0] = 0.0
+        for each in emitted:
+            alpha = lse(alpha + self.transitions() + each[:, None], 1)
+        return lse(alpha, 0)
+
+
+def target(emitted):
+    model = Lattice()
+    loss = -model(emitted)
+    loss.backward()
+    return loss, model.scores.grad
+"""
+
+
+@pytest.mark.proof
+def test_what_is_forbidden_is_written_as_a_finite_number(loaded: Callable[[str], ModuleType]) -> None:
+    emitted = torch.tensor([[0.1, 0.2, 0.3], [0.3, 0.1, 0.2], [0.2, 0.4, 0.1]])
+    report = whynan.explain(loaded(LATTICE).target, emitted, rerun=True)
+    finding = report.findings[0]
+    assert finding.rule == "WN501"
+    best = finding.fixes[0]
+    assert best.verdict.status == "guarded"
+    assert best.title == "a large negative number in place of -Inf where it is written"
+    assert best.patch is not None
+    assert best.patch.count("-1e30") == 1
+    edited = regenerate_text(finding.site.file if finding.site else "", LATTICE, finding, best)
+    assert isinstance(edited, str)
+    loss, gradient = loaded(edited).target(emitted)
+    ways = [(0, *way) for way in itertools.product((1, 2), repeat=3) if way[0] == 1]
+    scores = torch.stack([sum((emitted[n, to] for n, to in enumerate(way[1:])), torch.tensor(0.0)) for way in ways])
+    assert torch.isfinite(gradient).all()
+    assert loss.item() == pytest.approx(-scores.logsumexp(0).item())
+
+
+RADII = """import torch
+
+
+def target(areas):
+    radii = []
+    loss = 0
+    for area in areas.unbind(0):
+        n = torch.sqrt(area)
+        HANDED
+        g = torch.where(area > 0, torch.tanh(n) / n, torch.ones_like(n))
+        loss = loss + (area * g - 1).square().mean()
+    if radii:
+        loss = loss + torch.stack(radii).sum()
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize(("handed", "status"), [("pass", "verified"), ("radii.append(n)", "guarded")])
+def test_what_is_put_into_a_list_is_read_elsewhere(
+    handed: str, status: str, loaded: Callable[[str], ModuleType]
+) -> None:
+    areas = torch.tensor([[0.0, 0.3, 0.7], [0.2, 0.5, 0.1]], requires_grad=True)
+    report = whynan.explain(loaded(RADII.replace("HANDED", handed)).target, areas, rerun=True)
+    best = report.findings[0].fixes[0]
+    assert best.verdict.status == status, best.verdict.why

@@ -10,9 +10,13 @@ from whynan.fixes.python.candidates import consistent_candidates as consistent_c
 from whynan.fixes.python.candidates import numpy_texts as numpy_texts
 from whynan.fixes.python.constructors import ArgumentEdit as ArgumentEdit
 from whynan.fixes.python.constructors import argument_edits as argument_edits
+from whynan.fixes.python.operands import finite_instead as finite_instead
+from whynan.fixes.python.operands import finite_texts as finite_texts
 from whynan.fixes.python.operands import operand_edit as operand_edit
 from whynan.fixes.python.operands import producer_edit as producer_edit
 from whynan.fixes.python.operands import producer_of as producer_of
+from whynan.fixes.python.operands import written_infinities as written_infinities
+from whynan.fixes.python.operands import written_infinity as written_infinity
 from whynan.fixes.python.precision import HALVES as HALVES
 from whynan.fixes.python.precision import Known as Known
 from whynan.fixes.python.precision import call_outside_autocast as call_outside_autocast

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import math
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -15,16 +17,22 @@ from whynan.fixes.python.edit import Editor, by_statement, insertions
 from whynan.fixes.python.imports import with_imports
 from whynan.fixes.python.write import NAMINGS, UnwritableError
 from whynan.records.intents import FixIntent
-from whynan.source.text import apply_edits, is_python
+from whynan.source.text import apply_edits, is_python, place_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from whynan.fixes.python.candidates import Spot
     from whynan.fixes.python.edit import Edited
-    from whynan.records import ChainLink, Finding
+    from whynan.records import ChainLink, Finding, Site
     from whynan.records.intents import OperandIntent
     from whynan.source.text import Place
 
 _WHOLE: Final = pattern("x")[1]
+_INFINITY: Final = re.compile(r"(-?)(?:float\('([+-]?)inf(?:inity)?'\)|(?:math|torch|np|numpy)\.inf)")
+"""An infinity as a number of Python's, as it is unparsed."""
+_LARGE: Final = {"float16": "-1e4"}
+_LARGEST: Final = "-1e30"
 
 
 def operand_edit(path: str, text: str, finding: Finding, intent: OperandIntent) -> ArgumentEdit | Declined | None:
@@ -39,6 +47,43 @@ def operand_edit(path: str, text: str, finding: Finding, intent: OperandIntent) 
     if isinstance(after, Declined):
         return after
     return ArgumentEdit(intent.title, path, text, after, intent.replacement, spot.place.code(node))
+
+
+def finite_instead(text: str, sites: Sequence[Site], dtype: str) -> str | None:
+    """A text whose expressions at some sites write a large negative number in place of -Inf; None where one has none.
+
+    Its exponential is 0 all the same, and the sum of as many as there may be is no -Inf either.
+    """
+    place = place_of(text)
+    nodes = [place.node_of(site) for site in sites]
+    number = _LARGE.get(dtype, _LARGEST)
+    edits: dict[tuple[int, int], str] = {}
+    for node in nodes:
+        written = [each for each in ast.walk(node) if written_infinity(each) == -math.inf] if node is not None else []
+        if not written:
+            return None
+        edits |= {place.span(each): number for each in written if isinstance(each, ast.expr)}
+    edited = apply_edits(text, [(*span, new) for span, new in edits.items()])
+    return edited if is_python(edited) else None
+
+
+def finite_texts(text: str, sites: Sequence[Site]) -> list[str]:
+    """All that comes of giving large negative numbers in place of -Inf, of whatever dtype."""
+    made = (finite_instead(text, sites, dtype) for dtype in (*_LARGE, "")) if sites else ()
+    return [each for each in made if each is not None]
+
+
+def written_infinities(finding: Finding) -> list[Site]:
+    """Where the program writes the -Inf that a finding is of, as far as that is in one file."""
+    links = (link for link in finding.chain if link.role == "cause" and link.typed_summary.kind == "written_by")
+    sites = [link.site for link in links if link.site is not None]
+    return list(dict.fromkeys(site for site in sites if site.file == sites[0].file))
+
+
+def written_infinity(node: ast.AST) -> float | None:
+    """The Inf or -Inf that an expression writes, as ``float("-inf")`` and ``-math.inf`` do; None of anything else."""
+    found = _INFINITY.fullmatch(ast.unparse(node).lower()) if isinstance(node, ast.expr) else None
+    return None if found is None else -math.inf if "-" in (found[1], found[2]) else math.inf
 
 
 def rewritten(spot: Spot, node: ast.expr, title: str, replacement: str) -> str | Declined:

@@ -263,6 +263,24 @@ def _mutated_names(region: Sequence[ast.stmt]) -> list[str]:
     return list(found)
 
 
+def _names_kept(region: Sequence[ast.stmt]) -> set[str]:
+    """The names of a region whose values a call that stands alone hands on, as ``parts.append(x)`` does."""
+    found: set[str] = set()
+    for node in (node for statement in region for node in ast.walk(statement)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            given = (*node.value.args, *(keyword.value for keyword in node.value.keywords))
+            found |= {n.id for each in given for n in ast.walk(each) if isinstance(n, ast.Name)}
+    stored = [n.id for statement in region for n in ast.walk(statement) if isinstance(n, ast.Name) and _is_stored(n)]
+    again = next((name for name in found if stored.count(name) > 1), None)
+    if again is not None:
+        raise _DeclinedError(f"{again} is handed on, and given another value")
+    return found
+
+
+def _is_stored(node: ast.Name) -> bool:
+    return isinstance(node.ctx, ast.Store)
+
+
 def _outputs(old: _Version, new: _Version) -> list[str]:
     """The names that the region gives a value that is read after it; none where it ends the function."""
     for version in (old, new):
@@ -284,7 +302,8 @@ def _outputs(old: _Version, new: _Version) -> list[str]:
     )
     # another module can read no name that an edit makes up
     known = [name for name in changed if not isinstance(old.function, ast.Module) or name in old.place.names]
-    outputs = [name for name in known if _is_read_after(old, name) or _is_read_after(new, name)]
+    kept = _names_kept(old.region) | _names_kept(new.region)
+    outputs = [n for n in known if n in kept or _is_read_after(old, n) or _is_read_after(new, n)]
     both = {*_assigned_names(old.region), *_mutated_names(old.region)} & {
         *_assigned_names(new.region),
         *_mutated_names(new.region),

@@ -285,6 +285,7 @@ def _regenerate(path: str, text: str, finding: Finding, fix: Fix, known: Known) 
     texts += [edit.edited for edit in given if isinstance(edit, source.ArgumentEdit)]
     bounded = source.producer_edit(text, finding)
     texts += [] if bounded is None or isinstance(bounded, Declined) else [bounded.edited]
+    texts += source.finite_texts(text, [site for site in source.written_infinities(finding) if site.file == path])
     comes_in = finding.birth == "entered" or finding.data is not None
     entered = (*row_texts(text), *sample_texts(path, text, fix.patch or "")) if comes_in else ()
     masked = masked_texts(text, fix.patch or "") if "torch.where" in (fix.patch or "") else ()

@@ -7,7 +7,6 @@ from __future__ import annotations
 import ast
 import inspect
 import math
-import re
 import sys
 import textwrap
 from dataclasses import dataclass, replace
@@ -512,18 +511,15 @@ def kind_of(original: Formula, repaired: Formula) -> FixKind:
     return "reformulation"
 
 
-_INFINITY: Final = re.compile(r"(-?)(?:float\('([+-]?)inf(?:inity)?'\)|(?:math|torch|np|numpy)\.inf)")
-"""An infinity as a number of Python's, as it is unparsed."""
-
-
 def filled_with(body: str) -> float | None:
     """The infinity that a formula puts where a mask says so, at its end: it is meant. None where it puts none."""
+    from whynan.fixes.python import written_infinity
+
     last = ast.parse(textwrap.dedent(body)).body[-1]
     match last:
         case ast.Return(value=ast.Call(func=ast.Attribute(attr="masked_fill" | "where")) as call):
-            found = (_INFINITY.fullmatch(ast.unparse(argument).lower()) for argument in call.args)
-            signs = [(one[1] + (one[2] or "")).replace("+", "") for one in found if one is not None]
-            return None if len(signs) != 1 else -math.inf if signs[0] == "-" else math.inf
+            found = [number for argument in call.args if (number := written_infinity(argument)) is not None]
+            return found[0] if len(found) == 1 else None
         case _:
             return None
 

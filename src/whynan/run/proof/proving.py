@@ -57,6 +57,11 @@ _MOST_MAKERS: Final = 3
 _MOST_JUDGED: Final = 4
 """So many edits that compute in float32 are judged."""
 _BROKEN_OFF: Final = Note.create("proof_interrupted")
+_ALL_MASKED: Final = "WN501"
+_FINITE: Final = "a large negative number in place of -Inf where it is written"
+_FINITE_WHY: Final = (
+    "its exponential is 0 as that of -Inf is, and a row of nothing else has a finite logarithm, which means nothing"
+)
 _SETTING: Final = "it is no edit of an expression, and was not tried"
 _IN_BFLOAT16: Final = "run with it, the program is finite to its end; each of its numbers has 8 bits in place of 11"
 _BEHIND: Final = "not tried: what is run again begins behind where it asks for float16"
@@ -260,6 +265,7 @@ class _Proving:
             lambda: self._producer_fixes(finding),
             lambda: self._numpy_fixes(finding),
             lambda: self._mask_fixes(finding),
+            lambda: self._literal_fixes(finding),
             lambda: self._omission_fixes(finding, source),
             lambda: self._batch_fixes(finding, source),
             lambda: self._uncast_fixes(finding, source),
@@ -421,6 +427,18 @@ class _Proving:
             if made[-1].verdict.status in APPLICABLE or self._trials.is_over():
                 break
         return tuple(made)
+
+    def _literal_fixes(self, finding: Finding) -> tuple[Fix, ...]:
+        """The edit with which the program writes large negative numbers in place of the -Inf that a NaN is of."""
+        from whynan.fixes.python import finite_instead, written_infinities
+
+        is_of_exponentials = _ALL_MASKED in (finding.rule, *finding.matched)
+        sites = written_infinities(finding) if finding.birth == "invalid" and is_of_exponentials else []
+        source = None if not sites else self._source(finding.model_copy(update={"site": sites[0]}), known=False)
+        edited = None if source is None else finite_instead(source.text, sites, finding.element.dtype)
+        if source is None or edited is None or self._trials.is_over():
+            return ()
+        return (self._stated_fix(finding, source, _FINITE, edited, _FINITE_WHY),)
 
     def _omission_fixes(self, finding: Finding, source: ProgramText) -> tuple[Fix, ...]:
         """The edit that leaves out the rows of a table that came in bad, where the program then goes on."""

@@ -460,7 +460,7 @@ class Trials:
     def _judge_over(
         self, finding: Finding, source: ProgramText, one: RankedCandidate, whole: Candidate, left: Finding
     ) -> RankedCandidate | None:
-        """Two edits, the second judged by itself and the first on what the second gives.
+        """Two edits, the second judged by itself and the first on what the second gives, at the visits of the run.
 
         So it is where what stands between them, as the call of a module, can be in no formula of both.
         """
