@@ -363,3 +363,23 @@ def test_what_is_put_into_a_list_is_read_elsewhere(
     report = whynan.explain(loaded(RADII.replace("HANDED", handed)).target, areas, rerun=True)
     best = report.findings[0].fixes[0]
     assert best.verdict.status == status, best.verdict.why
+
+
+SCALE_INVARIANT = """import torch
+
+
+def target(x, weight):
+    d = (x**2).mean() - weight * x.mean() ** 2
+    loss = torch.sqrt(d)
+    loss.backward()
+    return loss
+"""
+
+
+@pytest.mark.proof
+def test_the_root_of_a_difference_is_guarded_below_zero_too(loaded: Callable[[str], ModuleType]) -> None:
+    x = torch.full((4,), 0.5, requires_grad=True)
+    report = whynan.explain(loaded(SCALE_INVARIANT).target, x, 1.0, rerun=True)
+    best = report.findings[0].fixes[0]
+    assert best.verdict.status in ("verified", "guarded"), best.verdict.why
+    assert "d <= 0" in (best.patch or "")

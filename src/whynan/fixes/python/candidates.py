@@ -425,6 +425,9 @@ def _is_never_negative(reader: Reader, term: Term) -> bool:
     made = reader.expand(term) or term
     if made.name == "number":
         return made.value >= 0
+    if made.name == "mul":
+        # of a product a square may be a part
+        return all(_is_never_negative(reader, part) for part in made.operands)
     return any(next(Matcher(reader).matches(wanted, made), None) is not None for wanted in _NEVER_NEGATIVE)
 
 
