@@ -205,3 +205,21 @@ def test_a_share_of_bad_numbers_that_is_counted_is_no_number_that_a_guard_moves(
 ) -> None:
     fix = best(loaded(COUNTED), torch.tensor([0.0, 1.0]), torch.tensor([0.0, 2.0]))
     assert (fix.verdict.status, fix.title) == ("guarded", "a denominator of 1 where it is 0")
+
+
+STICKS = """import torch
+
+
+def target(v):
+    left = torch.cumsum(torch.log1p(-v), 0)
+    weights = v * torch.exp(left)
+    return weights
+"""
+
+
+def test_what_a_stand_in_makes_of_nothing_may_be_a_rounding_of_the_others(
+    loaded: Callable[[str], ModuleType],
+) -> None:
+    v = torch.tensor([0.25, 1.0, 0.5], requires_grad=True)
+    fix = best(loaded(STICKS.replace("return", "weights.sum().backward()\n    return")), v)
+    assert fix.verdict.status == "guarded", fix.verdict.why

@@ -567,6 +567,7 @@ def _is_whole_number(node: ast.expr) -> bool:
 
 _MOST_VISITS: Final = 4
 _TOLERANCE: Final = 1e-3
+_ROUNDINGS: Final = 4
 
 
 def moved_behind(candidate: Candidate, before: str, visits: Visits) -> str | None:
@@ -653,9 +654,9 @@ def _moved(before: list[Any], after: list[Any]) -> tuple[int, int, float, float]
             return None
         finite = torch.isfinite(old)
         limits, sizes = torch.finfo(old.dtype), old.abs()
-        # what is nothing beside the others may be a little more
+        # what is nothing beside the others may be as much as a few roundings of those
         greatest = float(sizes[finite].max()) if bool(finite.any()) else 0.0
-        bound = _TOLERANCE * sizes + max(limits.tiny, limits.eps**2 * greatest)
+        bound = _TOLERANCE * sizes + max(limits.tiny, _ROUNDINGS * limits.eps * greatest)
         wrong = finite & ~((new - old).abs() <= bound)
         if bool(wrong.any()):
             return int(wrong.sum()), int(finite.sum()), float(old[wrong][0]), float(new[wrong][0])
