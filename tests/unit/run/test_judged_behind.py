@@ -223,3 +223,22 @@ def test_what_a_stand_in_makes_of_nothing_may_be_a_rounding_of_the_others(
     v = torch.tensor([0.25, 1.0, 0.5], requires_grad=True)
     fix = best(loaded(STICKS.replace("return", "weights.sum().backward()\n    return")), v)
     assert fix.verdict.status == "guarded", fix.verdict.why
+
+
+LEFT_OUT_LATER = """import torch
+
+
+def target(x):
+    power = torch.pow(x, 1 / 3)
+    scaled = 7.787 * x + 0.5
+    out = torch.where(x > 0.5, power, scaled)
+    out.sum().backward()
+    return out
+"""
+
+
+def test_what_a_selection_leaves_out_further_on_may_be_moved(loaded: Callable[[str], ModuleType]) -> None:
+    x = torch.tensor([0.0, 0.25, 0.75, 1.0], requires_grad=True)
+    fixes = whynan.explain(loaded(LEFT_OUT_LATER).target, x, rerun=True).findings[0].fixes
+    chosen = [fix for fix in fixes if "torch.where(x > 0.5, x, 1)" in (fix.patch or "")]
+    assert [fix.verdict.status for fix in chosen] == ["verified"], [(f.title, f.verdict.why) for f in fixes]

@@ -573,36 +573,55 @@ _ROUNDINGS: Final = 4
 def moved_behind(candidate: Candidate, before: str, visits: Visits) -> str | None:
     """Why a guard is none: of what was finite behind it, it moves something; None where it is not seen to do so.
 
-    Looked at on what was recorded, and with each input as it was beside other values of the others.
+    Looked at on what was recorded, and with each input as it was beside other values of the others. What is moved may
+    be left out again: where all is finite further on, and nothing of that is moved, it is no more than that.
 
     Args:
         candidate: of the file.
         before: the text that `visits` were recorded of.
     """
+    found: str | None = None
     for further in range(MOST_FURTHER + 1):
         line = candidate.original.line
         pair = alike(before, candidate.edited, candidate.path, line, visits, further=further)
         if not isinstance(pair, tuple):
-            return None
+            break
         try:
             tried = recorded_trial(replace(candidate, original=pair[0], repaired=pair[1]), visits)
         except UsageError:
-            return None
+            break
         if isinstance(tried, str):
             continue
-        for inputs, is_mixed in (one for given in tried.given[:_MOST_VISITS] for one in _mixed(given)):
-            outputs = _outputs(tried.before, inputs)
-            if outputs is None:
-                # a number made of a question is no number of the program's
-                return None
-            moved = _moved(outputs, _outputs(tried.after, inputs) or [])
-            if moved is not None:
-                count, total, old, new = moved
-                what = "an element" if is_mixed else f"{count:,} of {total:,} elements"
-                how = ", of these numbers in another order" if is_mixed else ""
-                becomes = f"{format_value(old, digits=4)} becomes {format_value(new, digits=4)}"
-                return f"moves {what} finite behind it{how}: {becomes}"
-    return None
+        seen = _moved_there(tried)
+        if seen is None:
+            # a number made of a question is no number of the program's
+            break
+        moved, is_finite = seen
+        found = None if moved is None and is_finite else found or moved
+    return found
+
+
+def _moved_there(tried: RecordedTrial) -> tuple[str | None, bool] | None:
+    """What a guard moves in what some statements give, and whether all that they gave in the run was finite.
+
+    None where they ask whether something is bad.
+    """
+    import torch
+
+    is_finite, found = True, None
+    for inputs, is_mixed in (one for given in tried.given[:_MOST_VISITS] for one in _mixed(given)):
+        outputs = _outputs(tried.before, inputs)
+        if outputs is None:
+            return None
+        is_finite = is_finite and (is_mixed or all(bool(torch.isfinite(one).all()) for one in outputs))
+        moved = _moved(outputs, _outputs(tried.after, inputs) or [])
+        if moved is not None and found is None:
+            count, total, old, new = moved
+            what = "an element" if is_mixed else f"{count:,} of {total:,} elements"
+            how = ", of these numbers in another order" if is_mixed else ""
+            becomes = f"{format_value(old, digits=4)} becomes {format_value(new, digits=4)}"
+            found = f"moves {what} finite behind it{how}: {becomes}"
+    return found, is_finite
 
 
 def seen_behind(candidate: Candidate, before: str, visits: Visits) -> Candidate | None:
