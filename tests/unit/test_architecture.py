@@ -16,7 +16,7 @@ from tests.unit.architecture import circles, folder_sizes, import_graph, line_co
 PACKAGE = Path(whynan.__file__).parent
 CONTRACTS = Path(__file__).parents[2] / "pyproject.toml"
 
-LINES = 100_100
+LINES = 100_250
 """The source does not grow unnoticed: whoever makes it smaller lowers this; a capability raises it by its own lines."""
 MODULES_IN_A_FOLDER = 14
 

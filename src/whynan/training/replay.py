@@ -28,6 +28,7 @@ from whynan.capture.torch.sinks.gradients import (
     bad_parameters,
     gather_evidence,
     is_finite,
+    is_zero,
     parameters_of,
 )
 from whynan.capture.torch.sinks.values_read import ReadLog, bad_elements_held
@@ -544,8 +545,8 @@ class TrialSteps:
         self.most = FURTHER
         self.later: list[float] = []
         """The last loss of each step of the same optimizer after it, times the scale of a loss scaler."""
-        self.learns = False
-        """Whether an element of a gradient was other than 0 in one of them."""
+        self.learns = is_one_of_several()
+        """Whether an element of a gradient was other than 0 in one of them; of several ranks none knows all of it."""
         self._fault = fault
         self._seconds = seconds
         self._began = 0.0
@@ -575,7 +576,8 @@ class TrialSteps:
         elif judged.bad_loss or (judged.bad and not getattr(optimizer, "found_inf", None)):
             what = [*(["the loss"] if judged.bad_loss else []), *(["the gradients"] if judged.bad else [])]
             self.stop_at(f"with it step {self._step(optimizer)} is bad: NaN or Inf in {' and '.join(what)}")
-        self.learns = self.learns or any(p.grad is not None and bool(p.grad.any()) for p in parameters_of(optimizer))
+        gradients = (parameter.grad for parameter in parameters_of(optimizer))
+        self.learns = self.learns or not all(gradient is None or is_zero(gradient) for gradient in gradients)
         self.used = time.process_time() - self._began
         self.over = self.over or self.steps > self.most or (self.steps > 0 and self.used > self._seconds)
         self.over = _is_over_anywhere(here=self.over)

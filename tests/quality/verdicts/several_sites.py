@@ -345,11 +345,11 @@ of_two(
     "loss = softplus(x).mean() + entropy(y).mean()",
     (GAPS, GAPS),
     (MILD, MILD),
-    ("return «-F.logsigmoid(-x)»", "-«(q * F.log_softmax(y, -1)).sum(-1)»"),
+    ("return «F.softplus(x)»", "-«(q * F.log_softmax(y, -1)).sum(-1)»"),
     ("the second as it was", "F.log_softmax(y, -1)", "torch.log(q)"),
     ("nan_to_num", "F.log_softmax(y, -1)", "torch.nan_to_num(torch.log(q))"),
-    ("a line above 2", "-F.logsigmoid(-x)", "F.softplus(x, threshold=0.9)"),
-    ("a rectifier", "-F.logsigmoid(-x)", "torch.relu(x)"),
+    ("a line above 2", "F.softplus(x)", "F.softplus(x, threshold=0.9)"),
+    ("a rectifier", "F.softplus(x)", "torch.relu(x)"),
     ("the loss of another sign", "-(q * F.log_softmax(y, -1))", "(q * F.log_softmax(y, -1))"),
 )
 of_two(

@@ -271,6 +271,12 @@ def is_finite(tensor: Tensor) -> bool:
     return here is None or bool(torch.isfinite(stored_values(here)).all())
 
 
+def is_zero(tensor: Tensor) -> bool:
+    """Whether all that this process can read of a tensor is 0; not where it can read nothing."""
+    here = local(tensor)
+    return here is not None and not bool(stored_values(here).any())
+
+
 def count_infinities(tensor: Tensor) -> Tensor | None:
     """How many infinities what this process can read of a tensor holds, none where it holds NaN; not waited for."""
     here = local(tensor)
