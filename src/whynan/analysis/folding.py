@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from whynan.analysis.chains import sink_links
 from whynan.ops.names import base_name
 from whynan.ops.table import TORCH
-from whynan.records import APPLICABLE, STATUSES, Member, Note, gives_infinity
+from whynan.records import APPLICABLE, STATUSES, Member, Note, gives_infinity, is_infinite
 from whynan.source.copies import is_copy
 
 if TYPE_CHECKING:
@@ -355,9 +355,7 @@ def _is_made_of_infinity(one: Finding, other: Finding) -> bool:
     """
     carried = {_event(link.op, link.site) for link in one.chain if link.role in ("birth", "step")}
     causes = _operand_causes(other)
-    is_lost = any(
-        _holds_infinity(link) and not _is_infinite(link.typed_summary.values.get("result")) for link in causes
-    )
+    is_lost = any(_holds_infinity(link) and not is_infinite(link.typed_summary.values.get("result")) for link in causes)
     first = next((link for link in other.chain if link.role == "cause"), None)
     begins = first is not None and _holds_infinity(first) and _event(first.op, first.site) in carried
     return one.birth in ("overflow", "pole") and is_lost and begins
@@ -368,17 +366,13 @@ def _holds_infinity(link: ChainLink) -> bool:
     values = link.typed_summary.values
     operands = values.get("operands")
     known = (*(operands if isinstance(operands, (list, tuple)) else ()), values.get("high"), values.get("low"))
-    return any(map(_is_infinite, (*known, values.get("result"))))
-
-
-def _is_infinite(number: object) -> bool:
-    return isinstance(number, float) and math.isinf(number)
+    return any(map(is_infinite, (*known, values.get("result"))))
 
 
 def _reads_infinity(finding: Finding) -> bool:
     """Whether an operand of a birth, or what made it, is Inf."""
     read = (number for o in finding.element.operands for number in (o.value, o.min, o.max))
-    return any(map(_is_infinite, read)) or any(map(_holds_infinity, finding.chain))
+    return any(map(is_infinite, read)) or any(map(_holds_infinity, finding.chain))
 
 
 def _is_pole_of(inner: Finding, outer: Finding) -> bool:

@@ -15,6 +15,7 @@ from whynan.records.neighbourhood import Selection as Selection
 from whynan.records.notes import KINDS as KINDS
 from whynan.records.notes import Note as Note
 from whynan.records.notes import gives_infinity as gives_infinity
+from whynan.records.notes import is_infinite as is_infinite
 from whynan.records.notes import shown as shown
 from whynan.records.report import APPLICABLE as APPLICABLE
 from whynan.records.report import STATUSES as STATUSES

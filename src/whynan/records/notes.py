@@ -319,10 +319,11 @@ def gives_infinity(note: Note) -> bool:
     """Whether an operation of a chain gave an Inf of what was none."""
     operands = note.values.get("operands", (note.values.get("operand"),))
     read = operands if isinstance(operands, tuple) else ()
-    return _is_infinite(note.values.get("result")) and not any(map(_is_infinite, read))
+    return is_infinite(note.values.get("result")) and not any(map(is_infinite, read))
 
 
-def _is_infinite(number: object) -> bool:
+def is_infinite(number: object) -> bool:
+    """Whether a value of a note is Inf or -Inf."""
     return isinstance(number, float) and math.isinf(number)
 
 

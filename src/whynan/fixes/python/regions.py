@@ -270,15 +270,12 @@ def _names_kept(region: Sequence[ast.stmt]) -> set[str]:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             given = (*node.value.args, *(keyword.value for keyword in node.value.keywords))
             found |= {n.id for each in given for n in ast.walk(each) if isinstance(n, ast.Name)}
-    stored = [n.id for statement in region for n in ast.walk(statement) if isinstance(n, ast.Name) and _is_stored(n)]
+    names = (n for statement in region for n in ast.walk(statement) if isinstance(n, ast.Name))
+    stored = [name.id for name in names if isinstance(name.ctx, ast.Store)]
     again = next((name for name in found if stored.count(name) > 1), None)
     if again is not None:
         raise _DeclinedError(f"{again} is handed on, and given another value")
     return found
-
-
-def _is_stored(node: ast.Name) -> bool:
-    return isinstance(node.ctx, ast.Store)
 
 
 def _outputs(old: _Version, new: _Version) -> list[str]:

@@ -48,7 +48,7 @@ _WHOLE: Final = frozenset({"program_writes", "outside", "drew", "computed"})
 """What a chain says of one number, all of whose history it tells."""
 _GREATEST_EPSILON: Final = 1e-2
 _MOST_BEFORE: Final = 24
-MOST_FURTHER: Final = 3
+_MOST_FURTHER: Final = 3
 """So many statements behind an edit may it take for what it computes to come to the same."""
 
 
@@ -256,11 +256,7 @@ def judge_edit(before: str, after: str, path: str, finding: Finding, visits: Vis
     if isinstance(pair, Declined):
         return FixVerdict(status="unverified", why=pair.why)
     first, origin = None, Origin.of(finding)
-    for further in range(MOST_FURTHER + 1):
-        if further:
-            pair = alike(before, after, path, finding.site.line, visits, further=further)
-        if isinstance(pair, Declined):
-            break
+    for further, pair in wider_pairs(before, after, path, finding.site.line, visits):
         candidate = Candidate("", kind_of(*pair), path, after, *pair, function=visits.function)
         if further and not cures(candidate, visits, silent=finding.fate == "damaging"):
             # what is known where it begins may be of other visits than those that fail
@@ -330,6 +326,20 @@ def alike(
         if not isinstance(pair, Declined) and _parameters_read(pair[0]) == _parameters_read(pair[1]):
             return pair
     return first
+
+
+def wider_pairs(
+    before: str, after: str, path: str, line: int, visits: Visits
+) -> Iterator[tuple[int, tuple[Formula, Formula]]]:
+    """Two versions of a file as formulas, as `alike` has them, with more and more statements behind those that differ.
+
+    With each the number of these; up to the first that there are none of.
+    """
+    for further in range(_MOST_FURTHER + 1):
+        pair = alike(before, after, path, line, visits, further=further)
+        if not isinstance(pair, tuple):
+            return
+        yield further, pair
 
 
 def _parameters_read(formula: Formula) -> set[str]:
@@ -570,24 +580,20 @@ _TOLERANCE: Final = 1e-3
 _ROUNDINGS: Final = 4
 
 
-def moved_behind(candidate: Candidate, before: str, visits: Visits) -> str | None:
+def moved_behind(wider: Sequence[Candidate], visits: Visits) -> str | None:
     """Why a guard is none: of what was finite behind it, it moves something; None where it is not seen to do so.
 
     Looked at on what was recorded, and with each input as it was beside other values of the others. What is moved may
     be left out again: where all is finite further on, and nothing of that is moved, it is no more than that.
 
     Args:
-        candidate: of the file.
-        before: the text that `visits` were recorded of.
+        wider: the guard, with more and more statements behind it.
+        visits: of its function.
     """
     found: str | None = None
-    for further in range(MOST_FURTHER + 1):
-        line = candidate.original.line
-        pair = alike(before, candidate.edited, candidate.path, line, visits, further=further)
-        if not isinstance(pair, tuple):
-            break
+    for candidate in wider:
         try:
-            tried = recorded_trial(replace(candidate, original=pair[0], repaired=pair[1]), visits)
+            tried = recorded_trial(candidate, visits)
         except UsageError:
             break
         if isinstance(tried, str):
@@ -622,18 +628,6 @@ def _moved_there(tried: RecordedTrial) -> tuple[str | None, bool] | None:
             becomes = f"{format_value(old, digits=4)} becomes {format_value(new, digits=4)}"
             found = f"moves {what} finite behind it{how}: {becomes}"
     return found, is_finite
-
-
-def seen_behind(candidate: Candidate, before: str, visits: Visits) -> Candidate | None:
-    """A candidate of the statements in which all that it leaves is finite again; None where there are none."""
-    for further in range(MOST_FURTHER + 1):
-        pair = alike(before, candidate.edited, candidate.path, candidate.original.line, visits, further=further)
-        if not isinstance(pair, tuple):
-            return None
-        wider = replace(candidate, original=pair[0], repaired=pair[1])
-        if cures(wider, visits):
-            return wider
-    return None
 
 
 def _mixed(given: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], bool]]:

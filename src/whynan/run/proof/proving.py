@@ -36,7 +36,7 @@ from whynan.source.text import file_text
 from whynan.verify.in_place.swap import is_same_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from whynan.fixes.candidates import Candidate, Declined
     from whynan.fixes.python import MovedActivation
@@ -154,9 +154,9 @@ class _Proving:
         if self._keep is not None:
             self._keep_visits(self._keep)
         self._trials.begin()
-        for findings in (self._report.findings, self._report.damaging):
-            for finding in findings:
-                self._with_fixes(finding)
+        for finding in (*self._report.findings, *self._report.damaging):
+            # what mends one may be tried with what mends another
+            self._with_fixes(finding)
         changed: dict[str, object] = {
             name: tuple(self._with_combined(self._with_fixes(finding)) for finding in getattr(self._report, name))
             for name in ("findings", "damaging")
@@ -223,8 +223,7 @@ class _Proving:
             fixes = self._with_further(finding, source, finding.fixes)
         else:
             return finding
-        ranked = sorted(fixes, key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
-        return finding.model_copy(update={"fixes": tuple(ranked)})
+        return finding.model_copy(update={"fixes": tuple(_best_first(fixes))})
 
     def _fixes(self, finding: Finding) -> tuple[Fix, ...]:
         intents = intents_of(finding)
@@ -253,7 +252,7 @@ class _Proving:
             settings = ()
         elif not any(fix.verdict.status == "verified" for fix in made):
             settings = (*self._in_bfloat16(finding, alone=not made), *settings)
-        ranked = sorted((*arguments, *made), key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
+        ranked = _best_first((*arguments, *made))
         # two spellings of one idea are one fix, where the first holds
         first = {fix.title: fix for fix in reversed(ranked) if fix.verdict.status in APPLICABLE}
         return (*(fix for fix in ranked if first.get(fix.title, fix) is fix), *settings)
@@ -709,6 +708,11 @@ def _is_imported_elsewhere(name: str | None, path: str, known: Collection[str]) 
     others = (path for path in itertools.islice(files, _MOST_FILES) if os.path.realpath(path) not in paths)
     texts = (file_text(path) or "" for path in others)
     return any(name in text and imports.search(text) for text in texts)
+
+
+def _best_first(fixes: Iterable[Fix]) -> list[Fix]:
+    """Fixes with those that are edits ahead, by their verdicts."""
+    return sorted(fixes, key=lambda fix: (fix.patch is None, STATUSES.index(fix.verdict.status)))
 
 
 def _alike(finding: Finding) -> object:

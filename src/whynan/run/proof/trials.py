@@ -18,13 +18,11 @@ from whynan.rules import intents as intents_
 from whynan.rules.catalogue import rules
 from whynan.run.pipeline import source_reader
 from whynan.run.proof.local_proof import (
-    MOST_FURTHER,
     Origin,
-    alike,
     cures,
     judge_candidate,
     moved_behind,
-    seen_behind,
+    wider_pairs,
 )
 from whynan.run.proof.outcomes import EditOutcome, birth_of, is_in_edit, outcome_of, so_far
 from whynan.run.proof.reruns import INTERRUPTED, EditedRun, NoRerun, RunOnce
@@ -439,13 +437,10 @@ class Trials:
 
         What a selection leaves out may come to anything, as it may where only one of the two is edited.
         """
-        from whynan.fixes.candidates import Declined
-
         assert finding.site is not None
         first: RankedCandidate | None = None
-        for further in range(MOST_FURTHER + 1):
-            pair = alike(source.text, whole.edited, source.path, finding.site.line, visits, further=further)
-            if isinstance(pair, Declined) or (first is not None and self.is_over()):
+        for further, pair in wider_pairs(source.text, whole.edited, source.path, finding.site.line, visits):
+            if first is not None and self.is_over():
                 break
             both = source.holds(replace(whole, original=pair[0], repaired=pair[1]))
             if further and not cures(both, visits, silent=finding.fate == "damaging"):
@@ -533,11 +528,13 @@ def _judged(candidate: Candidate, source: ProgramText, visits: Visits, origin: O
     verdict = judge_candidate(candidate, visits, origin)
     if candidate.kind != "guard" or not _may_cure(verdict):
         return verdict
+    pairs = wider_pairs(source.text, candidate.edited, candidate.path, candidate.original.line, visits)
+    wider = [replace(candidate, original=original, repaired=repaired) for _, (original, repaired) in pairs]
     if verdict.forward_finite is False:
         # an Inf that it leaves may be finite again behind it
-        further = seen_behind(candidate, source.text, visits)
-        verdict = verdict if further is None else judge_candidate(further, visits, origin)
-    moved = moved_behind(candidate, source.text, visits)
+        behind = next((one for one in wider if cures(one, visits)), None)
+        verdict = verdict if behind is None else judge_candidate(behind, visits, origin)
+    moved = moved_behind(wider, visits)
     return verdict if moved is None else FixVerdict(status="rejected", why=moved)
 
 
